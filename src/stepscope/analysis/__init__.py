@@ -1,0 +1,1 @@
+"""RUN -> FINDINGS: windows, metrics, identities, step model. Takes a Run, no path."""

@@ -1,0 +1,1 @@
+"""ONE RUN, ONE DIRECTORY: raw bytes kept, columns beside them, a manifest."""

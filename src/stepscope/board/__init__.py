@@ -1,0 +1,1 @@
+"""FINDINGS -> VERDICT: hypotheses with evidence; what is solid and what is not."""

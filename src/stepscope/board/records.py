@@ -1,0 +1,80 @@
+"""What the board returns: hypotheses with evidence, what is solid and what is not."""
+
+from typing import Literal
+
+import msgspec
+
+#: design.md, section 5. Fixed ids, in the order in which they are printed.
+HYPOTHESES = (
+    "client", "frontend", "scheduler", "launch", "graph-launch", "kernel-gaps",
+    "rank-wait", "imbalance", "communication", "bandwidth", "compute", "power",
+    "kv-capacity", "host-memory", "prefill", "warm-up",
+)  # fmt: skip
+
+Status = Literal["supported", "ruled-out", "standing", "untestable"]
+
+
+class Scope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a status holds."""
+
+    configuration: str
+    concurrency_from: int | None
+    concurrency_to: int | None
+
+
+class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One measurement that bears on a hypothesis.
+
+    ``source`` names the cell, launch or file; ``reasoning`` says what it implies and
+    what it can not see.
+    """
+
+    source: str
+    quantity: str
+    value: float | int | str | None
+    unit: str
+    reasoning: str
+
+
+class BoardEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One hypothesis in one scope.
+
+    ``supported`` and ``ruled-out`` carry evidence; ``untestable`` says in
+    ``would_decide`` which measurement would decide it and how to take it.
+    """
+
+    hypothesis: str
+    scope: Scope
+    status: Status
+    share_of_step_pct: float | None
+    evidence: tuple[Evidence, ...]
+    would_decide: str | None
+
+    def __post_init__(self) -> None:
+        if self.hypothesis not in HYPOTHESES:
+            raise ValueError(f"no such hypothesis: {self.hypothesis}")
+        if self.status in ("supported", "ruled-out") and not self.evidence:
+            raise ValueError(f"{self.hypothesis}: {self.status} without evidence")
+        if self.status == "untestable" and not self.would_decide:
+            raise ValueError(f"{self.hypothesis}: untestable needs would_decide")
+
+
+class NotSolid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A claim with a hole."""
+
+    claim: str
+    why: str
+    what_would_settle_it: str
+
+
+class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The verdict.
+
+    ``sentences``: at most three, for the head of the page. They say no more than the
+    entries support.
+    """
+
+    sentences: tuple[str, ...]
+    entries: tuple[BoardEntry, ...]
+    solid: tuple[str, ...]
+    not_solid: tuple[NotSolid, ...]

@@ -1,0 +1,94 @@
+"""The command line: one file per command, loaded only when it is called.
+
+This room alone prints and exits. Errors raised on purpose become one line on stderr
+and their exit code; anything else is a defect and says so.
+"""
+
+import importlib
+import os
+import sys
+from typing import NoReturn
+
+import click
+
+from stepscope import __version__
+from stepscope.errors import RecipeError, StepscopeError
+
+#: command -> (module, attribute, one line of help). The one place to add a command.
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "demo": ("demo", "demo", "Boot the embedded engine, measure and explain it."),
+    "run": ("run", "run", "Measure what a recipe asks for."),
+    "bench": ("bench", "bench", "The load client alone, in vllm bench serve's words."),
+    "import": ("import_", "import_", "Turn foreign results into a run."),
+    "analyze": ("analyze", "analyze", "Cells, identities, step model, board."),
+    "log": ("log", "log", "Read a server log: settings, memory, boot verdict."),
+    "floor": ("floor", "floor", "The step time that no implementation can beat."),
+    "report": ("report", "report", "Write the page."),
+    "query": ("query", "query", "SQL over runs."),
+    "doctor": ("doctor", "doctor", "What this machine can measure."),
+}
+
+
+class _Lazy(click.Group):
+    """A group that imports a command's module when the command is used."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command: click.Command = getattr(
+            importlib.import_module(f"stepscope.cli.{module}"), attribute
+        )
+        return command
+
+    def format_commands(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(n, text) for n, (_, _, text) in COMMANDS.items()])
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="stepscope")
+def cli() -> None:
+    """Where does my LLM server's decode step go, and how do you know?"""
+
+
+def entry() -> NoReturn:
+    """Run the command line and exit with its code."""
+    try:
+        code = cli.main(standalone_mode=False)
+    except RecipeError as error:
+        _fail(error, error.lines())
+    except StepscopeError as error:
+        _fail(error, (str(error),))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(2)
+    except (click.Abort, KeyboardInterrupt):
+        print("stepscope: interrupted", file=sys.stderr)
+        sys.exit(130)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+    except Exception as error:  # the last line of defence: one line, no traceback
+        if os.environ.get("STEPSCOPE_DEBUG") == "1":
+            raise
+        print(
+            f"stepscope: {type(error).__name__}: {error}; this is a defect in"
+            " stepscope. Run it again with STEPSCOPE_DEBUG=1 and report the traceback.",
+            file=sys.stderr,
+        )
+        sys.exit(3)
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _fail(error: StepscopeError, lines: tuple[str, ...]) -> NoReturn:
+    if os.environ.get("STEPSCOPE_DEBUG") == "1":
+        raise error
+    for line in lines:
+        print(line, file=sys.stderr)
+    sys.exit(error.exit_code)

@@ -1,0 +1,1 @@
+"""WHAT EACH ENGINE IS: command, readiness, flags that matter, metric names."""

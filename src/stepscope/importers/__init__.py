@@ -1,0 +1,1 @@
+"""FOREIGN RESULTS -> RUN."""

@@ -1,0 +1,1 @@
+"""THE CLIENT: prompts, wire, stamps, workers."""

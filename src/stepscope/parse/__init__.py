@@ -1,0 +1,1 @@
+"""BYTES -> RECORDS: no I/O, no clock."""

@@ -1,0 +1,1 @@
+"""WHAT MUST BE MOVED: shapes, bytes per step, KV accounting, hardware, cost."""

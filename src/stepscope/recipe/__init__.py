@@ -1,0 +1,1 @@
+"""WHAT TO RUN: a TOML file becomes a frozen Recipe, a Recipe becomes a Plan."""

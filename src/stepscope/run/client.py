@@ -1,0 +1,52 @@
+"""The client's own health: what lets a cell convict its client."""
+
+import msgspec
+
+
+class Delay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """User stamp minus kernel stamp over all reads, milliseconds."""
+
+    mean: float
+    p99: float
+    max: float
+
+
+class ClientHealth(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """How well the load client kept up during one cell.
+
+    Attributes:
+        processes: Client processes.
+        loop: ``uvloop`` or ``asyncio``.
+        stamps: ``kernel`` (SO_TIMESTAMPNS) or ``user``.
+        delay_ms: Queueing delay inside the client; with user stamps the bound from
+            the previous poll.
+        unstamped_pct: Reads without a kernel stamp, of all reads.
+        merged_reads_pct: Reads that held more than one event, of all reads.
+        busy_pct: Busy share of the busiest event loop.
+        cpu_pct_max: CPU of the busiest client process, percent of one core.
+        late_sends_ms_p99: Lateness of sends against the moment a slot was free (or
+            the schedule).
+        held_pct: Requests in flight over those asked for, mean over the span in
+            which requests were left to send.
+        chunks_per_s_peak: Most content chunks in any one second.
+        tokens_per_chunk_mean: Output tokens over content chunks.
+        verdict: ``ok`` or ``limited``.
+        reasons: Why it is limited.
+    """
+
+    processes: int
+    loop: str
+    stamps: str
+    delay_ms: Delay | None
+    unstamped_pct: float | None
+    merged_reads_pct: float | None
+    busy_pct: float | None
+    cpu_pct_max: float | None
+    late_sends_ms_p99: float | None
+    held_pct: float | None
+    chunks_per_s_peak: float | None
+    tokens_per_chunk_mean: float | None
+    verdict: str
+    reasons: tuple[str, ...] = ()

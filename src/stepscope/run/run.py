@@ -1,0 +1,167 @@
+"""A run: all launches and cells of one invocation, with everything sampled."""
+
+from typing import Literal
+
+import msgspec
+
+from stepscope.findings import Finding
+from stepscope.recipe.records import Cost, Layout, Workload
+from stepscope.run.client import ClientHealth
+from stepscope.run.requests import Request
+from stepscope.run.samples import MetricsSnapshot, Samples
+from stepscope.run.serverlog import ServerLog
+
+CellStatus = Literal["done", "failed", "interrupted"]
+
+
+class Timeline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What the run's instants count from.
+
+    Attributes:
+        kind: ``monotonic`` (our own runs) or ``unix`` (imports whose samples carry
+            wall time).
+        anchor_at_ns: An instant on the timeline; None where no wall time is known.
+        anchor_unix_ns: The same instant in nanoseconds since the Unix epoch.
+    """
+
+    kind: Literal["monotonic", "unix"]
+    anchor_at_ns: int | None = None
+    anchor_unix_ns: int | None = None
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where the run was taken; its fields are the identity of a session."""
+
+    host: str | None = None
+    kernel: str | None = None
+    cpu_model: str | None = None
+    n_cpus: int | None = None
+    memory_bytes: int | None = None
+    gpus: tuple[str, ...] = ()
+    gpu_uuids: tuple[str, ...] = ()
+    driver: str | None = None
+    container: str | None = None
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Figures of a foreign result that holds no single requests.
+
+    ``stats`` maps ``ttft_ms``, ``tpot_ms``, ``itl_ms`` and ``e2el_ms`` to
+    ``mean``, ``median``, ``std`` and percentiles such as ``p99``, all milliseconds.
+    """
+
+    n_completed: int
+    n_failed: int
+    duration_s: float
+    input_tokens: int | None
+    output_tokens: int | None
+    stats: dict[str, dict[str, float]] = {}
+
+
+class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One configuration at one workload point, one repeat.
+
+    Attributes:
+        name: Unique in the run.
+        configuration: Name of the configuration.
+        launch: Name of the launch that it ran on.
+        workload: What was asked.
+        repeat: From 0.
+        warm_up: True when it is not to be read as a measurement.
+        status: ``interrupted``: the run ended while it was measured.
+        requests: All requests, failed ones too, in order of sending.
+        summary: Only where ``requests`` is empty because a foreign file had none.
+        metrics_before: The engine's metrics just before the first send.
+        metrics_after: The same just after the last content.
+        started_at_ns: When the phase or the foreign command began; not a window.
+        ended_at_ns: When it ended.
+        clock_slack_ns: How much earlier than written all its request instants may
+            lie on the timeline (imports); 0 when clocks are shared.
+        client: The client's own health; None for foreign clients.
+        source: ``stepscope`` or the foreign format.
+        raw_path: Raw file inside the run directory, or the imported path.
+        failure: Why the cell failed; None otherwise.
+    """
+
+    name: str
+    configuration: str
+    launch: str
+    workload: Workload
+    repeat: int = 0
+    warm_up: bool = False
+    status: CellStatus = "done"
+    requests: tuple[Request, ...] = ()
+    summary: Summary | None = None
+    metrics_before: MetricsSnapshot | None = None
+    metrics_after: MetricsSnapshot | None = None
+    started_at_ns: int | None = None
+    ended_at_ns: int | None = None
+    clock_slack_ns: int = 0
+    client: ClientHealth | None = None
+    source: str = "stepscope"
+    raw_path: str | None = None
+    failure: str | None = None
+
+
+class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One server start.
+
+    ``ready`` is False for a boot that failed; ``exit_code`` is negative for a signal.
+    ``log_path`` is relative to the run directory.
+    """
+
+    name: str
+    configuration: str
+    session: str = "s0"
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = {}
+    cpus: str | None = None
+    base_url: str | None = None
+    started_at_ns: int | None = None
+    ready_at_ns: int | None = None
+    stopped_at_ns: int | None = None
+    ready: bool = False
+    exit_code: int | None = None
+    failure: str | None = None
+    log_path: str | None = None
+    log: ServerLog | None = None
+    probe: dict[str, str | int | float | bool | None] = {}
+
+
+class TraceRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kernel timeline that belongs to the run."""
+
+    path: str
+    concurrency: int | None = None
+    rank: int | None = None
+    cell: str | None = None
+    launch: str | None = None
+
+
+class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All cells of one invocation.
+
+    ``model_config`` is the text of the model's config.json; ``recipe_text`` the TOML
+    as it was given. ``complete`` is False when the run was cut short.
+    """
+
+    id: str
+    engine: str
+    timeline: Timeline
+    engine_version: str | None = None
+    created_unix_ns: int | None = None
+    tool_version: str | None = None
+    gpu: str | None = None
+    n_gpus: int | None = None
+    layout: Layout = Layout()
+    machine: Machine = Machine()
+    model: str | None = None
+    model_config: str | None = None
+    recipe_text: str | None = None
+    cost: Cost | None = None
+    launches: tuple[Launch, ...] = ()
+    cells: tuple[Cell, ...] = ()
+    samples: Samples = Samples()
+    traces: tuple[TraceRef, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    complete: bool = True

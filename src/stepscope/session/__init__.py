@@ -1,0 +1,1 @@
+"""TOUCHING MACHINES: phases in a tested order, always cleaned up."""

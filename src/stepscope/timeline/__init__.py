@@ -1,0 +1,1 @@
+"""TRACE -> STEP BUDGET."""
