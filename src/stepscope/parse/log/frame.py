@@ -1,0 +1,240 @@
+"""One line without its frame: who said it, when, how loud, and what."""
+
+import json
+import re
+from dataclasses import dataclass
+
+_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:1|0);(?:3\d|0)m")
+_PROCS = re.compile(r"(?:\([A-Za-z][^()]{0,60}?pid=\d+[^()]{0,60}\) ?)+")
+_PROC = re.compile(
+    r"\(([A-Za-z][^()]*?)(?: rank=(\d+))? pid=(\d+)(?:, ip=([\w.:]+))?\)"
+)
+_HEAD = re.compile(
+    r"(DEBUG|INFO|WARNING|ERROR|CRITICAL) (\d\d-\d\d \d\d:\d\d:\d\d)"
+    r" \[([^\]:]{1,120}):(\d+)\] ?"
+)
+_SGLANG = re.compile(
+    r"\[(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)((?: (?:[A-Z]{2,4}\d+|[a-z_]+))*)\] ?"
+)
+_FLASHINFER = re.compile(
+    r"(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)[,.]\d+ - ([A-Z]+) - [\w.]+:\d+ - ([\w.]+): "
+)
+_LLAMA = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) ([DIWE]) ")
+_UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):    ? ?")
+_CONTAINER = re.compile(
+    r"(?:"
+    r"[\w.-]+\s+\| "  # docker compose
+    r"|\[?pod/[\w./-]+\]? "  # kubectl logs --prefix
+    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+(?:Z|[+-]\d\d:?\d\d)? "
+    r"(?:std(?:out|err) [FP] )?"  # docker -t, CRI files
+    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "  # journal
+    r")"
+)
+_LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
+_DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+
+#: Process names that say nothing about which process it is.
+_SHARED_NAMES = frozenset({"RayWorkerWrapper", "VllmWorkerProcess"})
+
+
+@dataclass(slots=True)
+class Frame:
+    """What stands around a message.
+
+    ``clock`` is what ``at_s`` counts from; see ``ServerLog.clock``. ``level`` is None
+    for a line that no logger wrote (a traceback, a progress bar, another library).
+    Only a JSON log's ``text`` may hold line feeds.
+    """
+
+    text: str
+    process: str | None = None
+    level: str | None = None
+    at_s: float | None = None
+    clock: str | None = None
+    engine: str | None = None
+
+
+class FrameReader:
+    """Takes frames off. It remembers the last stamp, since most lines share it."""
+
+    def __init__(self) -> None:
+        self._stamp = ""
+        self._at_s: float | None = None
+
+    def read(self, text: str) -> Frame:
+        """Split ``text``, one line without its line feed, into frame and message."""
+        if "\x1b" in text or "[1;" in text or "[0;" in text:
+            text = _ANSI.sub("", text)
+        frame = self._engine_frame(text)
+        if frame is not None:
+            return frame
+        if text.startswith("{"):
+            return self._json(text)
+        start = text[:80]
+        if start.startswith("20") or "|" in start or "[" in start or "pod/" in start:
+            shorter = text
+            for _ in range(3):
+                found = _CONTAINER.match(shorter)
+                if found is None:
+                    break
+                shorter = shorter[found.end() :]
+            if shorter is not text and len(shorter) < len(text):
+                return self._engine_frame(shorter) or self._bare(shorter)
+        if "INFO " in text[:300] or "ERROR " in text[:300] or "WARN" in text[:300]:
+            return self._searched(text)
+        return self._bare(text)
+
+    def _engine_frame(self, text: str) -> Frame | None:
+        procs = _PROCS.match(text)
+        at = procs.end() if procs is not None else 0
+        head = _HEAD.match(text, at)
+        if head is not None:
+            process = _process(procs.group()) if procs is not None else None
+            return self._vllm(text, head, process)
+        if text.startswith("["):
+            found = _SGLANG.match(text)
+            if found is not None:
+                tags = found[2].strip() or None
+                message = text[found.end() :]
+                level = None
+                loud = _UVICORN.match(message)
+                if loud is not None:
+                    level, message = loud[1], message[loud.end() :]
+                at_s = self._dated(found[1])
+                return Frame(message, tags, level, at_s, "unix", "sglang")
+        if text[:1].isdigit():
+            return self._numbered(text)
+        if procs is not None:
+            return self._bare(text)
+        return None
+
+    def _vllm(self, text: str, head: re.Match[str], process: str | None) -> Frame:
+        if head[2] != self._stamp:
+            self._stamp, self._at_s = head[2], _year_s(head[2])
+        return Frame(
+            text[head.end() :].rstrip("\r"),
+            process,
+            head[1],
+            self._at_s,
+            "year" if self._at_s is not None else None,
+            "vllm",
+        )
+
+    def _numbered(self, text: str) -> Frame | None:
+        found = _LLAMA.match(text)
+        if found is not None:
+            minutes, secs, millis, micros = (int(found[i]) for i in range(1, 5))
+            at_s = minutes * 60 + secs + millis / 1e3 + micros / 1e6
+            level = _LEVELS[found[5]]
+            message = text[found.end() :]
+            return Frame(message, None, level, at_s, "start", "llamacpp")
+        found = _FLASHINFER.match(text)
+        if found is not None:
+            return Frame(text[found.end() :], None, found[2], None, None, None)
+        return None
+
+    def _searched(self, text: str) -> Frame:
+        """A frame behind VLLM_LOGGING_PREFIX, which may be any text."""
+        head = _HEAD.search(text, 0, 300)
+        if head is None:
+            return self._bare(text)
+        before = text[: head.start()]
+        process = _process(before) if "pid=" in before else None
+        return self._vllm(text, head, process)
+
+    def _bare(self, text: str) -> Frame:
+        process = None
+        procs = _PROCS.match(text)
+        if procs is not None:
+            process = _process(procs.group())
+            text = text[procs.end() :]
+        loud = _UVICORN.match(text)
+        if loud is not None:
+            return Frame(text[loud.end() :], process, loud[1])
+        return Frame(text.rstrip("\r"), process)
+
+    def _json(self, text: str) -> Frame:
+        try:
+            record = json.loads(text)
+        except (ValueError, RecursionError):
+            return self._bare(text)
+        if not isinstance(record, dict):
+            return self._bare(text)
+        inner = record.get("log")
+        if isinstance(inner, str) and "stream" in record:  # docker's json-file
+            inner = inner.rstrip("\n")
+            if inner.startswith("{") and '"log"' in inner[:12]:
+                return self._bare(inner)
+            return self.read(inner)
+        message = record.get("message", record.get("msg"))
+        if not isinstance(message, str):
+            return self._bare(text)
+        level = record.get("levelname", record.get("level"))
+        stamp = record.get("asctime", record.get("timestamp"))
+        process = record.get("processName", record.get("process_name"))
+        at_s, clock = self._json_stamp(stamp)
+        return Frame(
+            message,
+            process if isinstance(process, str) else None,
+            level.upper() if isinstance(level, str) else None,
+            at_s,
+            clock,
+        )
+
+    def _json_stamp(self, stamp: object) -> tuple[float | None, str | None]:
+        if not isinstance(stamp, str):
+            return None, None
+        if re.match(r"\d\d-\d\d \d\d:\d\d:\d\d", stamp):
+            at_s = _year_s(stamp[:14])
+            return at_s, "year" if at_s is not None else None
+        at_s = self._dated(stamp[:19].replace("T", " "))
+        return at_s, "unix" if at_s is not None else None
+
+    def _dated(self, stamp: str) -> float | None:
+        if stamp != self._stamp:
+            self._stamp, self._at_s = stamp, _unix_s(stamp)
+        return self._at_s
+
+
+def _process(prefix: str) -> str | None:
+    found = _PROC.findall(prefix)
+    if not found:
+        return None
+    name, rank, pid, ip = found[-1]
+    if rank:
+        return f"{name} rank={rank}"
+    if name in _SHARED_NAMES:
+        return f"{name} pid={pid}" + (f" ip={ip}" if ip else "")
+    return str(name)
+
+
+def _clock_s(text: str) -> float | None:
+    try:
+        hours, minutes, secs = int(text[:2]), int(text[3:5]), int(text[6:8])
+    except ValueError:
+        return None
+    return hours * 3600.0 + minutes * 60.0 + secs
+
+
+def _year_s(stamp: str) -> float | None:
+    month, day = int(stamp[:2]), int(stamp[3:5])
+    clock = _clock_s(stamp[6:14])
+    if not (1 <= month <= 12 and 1 <= day <= 31) or clock is None:
+        return None
+    return (_DAYS_BEFORE[month - 1] + day - 1) * 86400.0 + clock
+
+
+def _unix_s(stamp: str) -> float | None:
+    """Seconds since 1970 of a local stamp read as UTC (days from civil dates)."""
+    try:
+        year, month, day = int(stamp[:4]), int(stamp[5:7]), int(stamp[8:10])
+    except ValueError:
+        return None
+    clock = _clock_s(stamp[11:19])
+    if not (1 <= month <= 12 and 1 <= day <= 31) or clock is None:
+        return None
+    year -= month <= 2
+    era_year = year % 400
+    day_of_year = (153 * ((month + 9) % 12) + 2) // 5 + day - 1
+    days = era_year * 365 + era_year // 4 - era_year // 100 + day_of_year
+    return (year // 400 * 146097 + days - 719468) * 86400.0 + clock

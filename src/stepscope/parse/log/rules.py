@@ -1,0 +1,55 @@
+"""How a message finds its meaning: by its first word, then by a pattern."""
+
+import re
+from collections.abc import Callable, Mapping
+
+from stepscope.parse.log.state import Here, State
+
+Handler = Callable[[State, Here, re.Match[str]], None]
+Rules = Mapping[str, tuple[tuple[re.Pattern[str], Handler], ...]]
+
+_CHOICE = re.compile(r"\((?:\?:)?([A-Za-z|]+)\)")
+_TAG = re.compile(r"\[[\w.\- ]{1,40}\] (?=[A-Z])")
+
+
+def compiled(*rules: tuple[str, Handler]) -> Rules:
+    """Build the table: a pattern starts with a literal word or with a choice of them."""
+    table: dict[str, list[tuple[re.Pattern[str], Handler]]] = {}
+    for pattern, handler in rules:
+        choice = _CHOICE.match(pattern)
+        words = (
+            choice[1].split("|")
+            if choice is not None
+            else [re.split(r"[ \\(\[{?*+.|:=,/]", pattern, maxsplit=1)[0]]
+        )
+        for word in words:
+            assert word, pattern
+            table.setdefault(word, []).append((re.compile(pattern), handler))
+    return {word: tuple(rows) for word, rows in table.items()}
+
+
+def first_word(text: str) -> str:
+    """Return what the tables are keyed by."""
+    start = text[:40]
+    for at, char in enumerate(start):
+        if not (char.isalnum() or char in "_-'#@"):
+            return start[:at]
+    return start
+
+
+def apply(rules: Rules, state: State, here: Here) -> bool:
+    """Apply the first rule that matches; say whether one did."""
+    text = here.text
+    if text.startswith("[") and not text.startswith("[shutdown]"):
+        tag = _TAG.match(text)
+        if tag is not None:
+            text = text[tag.end() :]
+    rows = rules.get(first_word(text))
+    if rows is None:
+        return False
+    for pattern, handler in rows:
+        match = pattern.match(text)
+        if match is not None:
+            handler(state, here, match)
+            return True
+    return False

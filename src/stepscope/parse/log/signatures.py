@@ -1,0 +1,294 @@
+"""What failing looks like: one row per kind of text, the first match wins.
+
+The rows name texts, not causes: the same text can have several causes, and the same
+cause several texts. Words such as "alloc" or "expandable_segments" are no evidence of
+exhausted memory; they stand in the advice of many messages.
+"""
+
+import re
+
+_I = re.IGNORECASE
+
+#: (signature, pattern). Named groups: ``n_*`` are numbers, others are words.
+SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
+    (name, re.compile(pattern, flags))
+    for name, pattern, flags in (
+        (
+            "sampler-oom",
+            r"out of memory occurred when warming up (?P<what>sampler|pooler)"
+            r"(?: with (?P<n_requests>\d+) dummy)?",
+            0,
+        ),
+        (
+            "no-kv-memory",
+            r"No available memory for the cache blocks|"
+            r"Not enough memory\. Please try to increase --mem-fraction-static",
+            0,
+        ),
+        (
+            "kv-smaller-than-context",
+            r"To serve at least one request with the models?'?s? max seq len "
+            r"\((?P<n_tokens>\d+)\)(?:.*?\((?P<n_needed_gib>[\d.]+) Gi?B KV cache is "
+            r"needed)?(?:.*?available KV cache memory \((?P<n_available_gib>-?[\d.]+)"
+            r" Gi?B\))?(?:.*?estimated maximum model length is (?P<n_estimated>\d+))?",
+            0,
+        ),
+        (
+            "kv-smaller-than-context",
+            r"model's max seq len \((?P<n_tokens>\d+)\) is larger than the maximum "
+            r"number of tokens that can be stored in KV cache \((?P<n_estimated>\d+)\)",
+            0,
+        ),
+        (
+            "free-memory-below-request",
+            r"Free memory on device(?: (?P<device>\S+))? "
+            r"\((?P<n_free_gib>[\d.]+)/(?P<n_total_gib>[\d.]+) GiB\) on startup is "
+            r"less than (?:desired GPU memory utilization "
+            r"\((?P<n_utilization>[\d.]+), (?P<n_requested_gib>[\d.]+) GiB\)|.*)",
+            0,
+        ),
+        (
+            "memory-race",
+            r"Error in memory profiling\. Initial free memory (?P<n_initial>[\d.]+)"
+            r"(?: GiB)?, current free memory (?P<n_current>[\d.]+)",
+            0,
+        ),
+        (
+            "unbalanced-memory",
+            r"The memory capacity is unbalanced",
+            0,
+        ),
+        (
+            "mamba-blocks",
+            r"max_num_seqs \((?P<n_seqs>\d+)\) exceeds available Mamba cache blocks "
+            r"\((?P<n_blocks>\d+)\)",
+            0,
+        ),
+        (
+            "allocator-clash",
+            r"[Ee]xpandable.segments (?:are|is) (?:not compatible|incompatible)|"
+            r"expandable_segments.{0,40}(?:not compatible|not supported|incompatible)",
+            0,
+        ),
+        (
+            "host-alloc",
+            r"cudaHostAlloc|cudaHostRegister|cudaErrorHostMemory|"
+            r"unable to allocate (?P<buffer>CPU|CUDA_Host|SYCL_Host|ROCm_Host|"
+            r"Vulkan_Host) buffer|failed to allocate (?P<buffer2>CPU|CUDA_Host|"
+            r"SYCL_Host|ROCm_Host|Vulkan_Host) buffer|"
+            r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|"
+            r"\[Errno 12\] Cannot allocate memory|std::bad_alloc|"
+            r"numpy\S*MemoryError: Unable to allocate",
+            0,
+        ),
+        (
+            "kv-alloc",
+            r"failed to allocate (?:buffer for )?kv cache|"
+            r"failed to initialize the context: failed to allocate",
+            _I,
+        ),
+        (
+            "gpu-oom",
+            r"(?:CUDA|HIP|XPU) out of memory|CUDA error: out of memory|"
+            r"Triton Error \[(?:CUDA|HIP)\]: out of memory|"
+            r"(?:torch\.)?(?:cuda\.)?OutOfMemoryError|cudaErrorMemoryAllocation|"
+            r"cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|"
+            r"hipErrorOutOfMemory|CUBLAS_STATUS_ALLOC_FAILED|NV_ERR_NO_MEMORY|"
+            r"unable to allocate (?:CUDA|ROCm|Vulkan|SYCL)\d+ buffer|"
+            r"failed to allocate (?:CUDA|ROCm|Vulkan|SYCL)\d+ buffer|"
+            r"not enough GPU memory|(?:Prefill|Decode) out of memory",
+            0,
+        ),
+        (
+            "shm-exhausted",
+            r"[Ee]rror while creating shared memory segment|"
+            r"No space left on device.{0,80}/dev/shm|/dev/shm.{0,80}No space left|"
+            r"unable to (?:open|allocate|write) .{0,40}shared memory|"
+            r"unable to mmap \d+ bytes from file </torch_|"
+            r"Unexpected bus error encountered in worker|"
+            r"insufficient shared memory \(shm\)|\bBus error\b",
+            0,
+        ),
+        (
+            "port-in-use",
+            r"\[Errno 98\]|EADDRINUSE|[Aa]ddress already in use|"
+            r"couldn't bind (?:HTTP server )?(?:socket|to)|"
+            r"error while attempting to bind on address|"
+            r"[Pp]ort (?P<n_port>\d+) is (?:already in use|not available)",
+            0,
+        ),
+        (
+            "ready-timeout",
+            r"Timed out waiting for (?:new )?engine core processes to start"
+            r"(?:.*?Waited (?P<n_waited_s>[\d.]+) ?s)?",
+            0,
+        ),
+        (
+            "toolchain",
+            r"nvcc fatal|nvcc: (?:not found|command not found)|"
+            r"Unknown option.{0,4}--?compress-mode|"
+            r"Could not find nvcc|CUDA_HOME (?:environment variable )?is not set|"
+            r"No such file or directory: '?\S*(?:nvcc|gcc|g\+\+|ninja|hipcc|ptxas)\b|"
+            r"Ninja is required to load C\+\+ extensions|Ninja build failed|"
+            r"Failed to find (?:a )?C compiler|"
+            r"fatal error: (?:Python\.h|cuda\S*\.h|\w+\.h): No such file|"
+            r"Unsupported gpu architecture '(?P<arch>\w+)'|"
+            r"Value '(?P<arch2>sm_\w+)' is not defined for option 'gpu-name'|"
+            r"ptxas (?:fatal|/tmp.*error)|"
+            r"No supported CUDA architectures found for major versions "
+            r"\[(?P<majors>[\d, ]+)\]",
+            0,
+        ),
+        (
+            "unsupported-arch",
+            r"no kernel image is available for execution|"
+            r"FlashInfer requires GPUs with sm(?P<n_sm>\d+) or higher|"
+            r"requires? (?:a )?(?:GPUs?|devices?) with compute capability|"
+            r"only supported on (?:GPUs|devices) with compute capability|"
+            r"[Cc]ompute capability (?P<capability>[\d.]+) (?:is )?(?:not supported|"
+            r"is too|<)|not supported (?:on|for) (?:this|the current) "
+            r"(?:GPU|device|architecture|hardware)|"
+            r"is not supported (?:on|by) (?:sm|SM)_?(?P<n_sm2>\d+)|"
+            r"Minimum capability: (?P<n_minimum>\d+)\. Current capability: "
+            r"(?P<n_capability>\d+)|CPU does not support (?:AVX|AMX)",
+            0,
+        ),
+        (
+            "missing-package",
+            r"(?:ModuleNotFoundError|ImportError): .*No module named "
+            r"'?(?P<package>[\w.]+)'?|"
+            r"ModuleNotFoundError|"
+            r"PackageNotFoundError: (?:No package metadata was found for )?"
+            r"(?P<package2>[\w.-]+)|"
+            r"ImportError: (?:Please install|.*(?:is not installed|to be installed|"
+            r"pip install)) ?(?P<package3>[\w.-]*)|"
+            r"ImportError: (?P<library>lib[\w.+-]+): cannot open shared object|"
+            r"\w+ is not installed[.,] [Pp]lease",
+            0,
+        ),
+        (
+            "model-not-found",
+            r"RepositoryNotFoundError|GatedRepoError|EntryNotFoundError|"
+            r"HFValidationError|Repo id must be in the form|RevisionNotFoundError|"
+            r"is not a local folder and is not a valid model identifier|"
+            r"does not appear to have a file named (?P<file>\S+)|"
+            r"Invalid repository ID or local directory|"
+            r"Cannot find any model weights with|"
+            r"Can't load (?:the )?config(?:uration)? (?:for|of) '(?P<model>[^']+)'|"
+            r"No such file or directory: '[^']*config\.json'|"
+            r"You are trying to access a gated repo|"
+            r"(?:failed to open GGUF file|error loading model: .*(?:No such file|"
+            r"failed to open))|"
+            r"couldn't connect to 'https://huggingface\.co'",
+            0,
+        ),
+        (
+            "bad-argument",
+            r"error: unrecognized arguments: ?(?P<arguments>.*)|"
+            r"error: argument (?P<argument>[\w/, -]+):|"
+            r"error: the following arguments are required: (?P<required>.*)|"
+            r"error: invalid argument: (?P<invalid>\S+)|"
+            r"error: unknown argument: (?P<unknown>\S+)|"
+            r"No such option: (?P<option>\S+)|"
+            r"validation errors? for \w+|"
+            r"User-specified max_model_len \((?P<n_asked>\d+)\) is greater than the "
+            r"derived max_model_len \((?:[\w.]+=)?(?P<n_derived>\d+)|"
+            r"max_num_batched_tokens \((?P<n_batched>\d+)\) (?:is smaller than|must "
+            r"be greater than or equal to) max_(?:model_len|num_seqs) "
+            r"\((?P<n_limit>\d+)\)|"
+            r"Total number of attention heads \((?P<n_heads>\d+)\) must be divisible "
+            r"by tensor parallel size \((?P<n_tp>\d+)\)|"
+            r"[Ww]orld size \((?P<n_world>\d+)\) is larger than the number of "
+            r"available GPUs \((?P<n_gpus>\d+)\)|"
+            r"piecewise CUDA graphs \(cudagraph_mode=(?P<mode>\w+)\) unavailable|"
+            r"CUDAGraphMode\.(?P<mode2>\w+) is not supported with",
+            0,
+        ),
+        (
+            "nccl-system-error",
+            r"ncclSystemError|unhandled system error",
+            0,
+        ),
+        (
+            "illegal-access",
+            r"illegal memory access|device-side assert triggered|"
+            r"misaligned address|unspecified launch failure|"
+            r"CUDA_ERROR_ILLEGAL_ADDRESS",
+            0,
+        ),
+        (
+            "killed",
+            r"(?:[Ee]xit ?[Cc]ode|exitcode|exited with code|died|returned)[: =]*\(?"
+            r"(?P<n_exit_code>-?\d+)\)?|"
+            r"died with (?P<signal>SIG\w+)|"
+            r"(?:received|by) signal (?P<n_signal>\d+)\b|"
+            r"^(?P<bare>Killed|Segmentation fault|Aborted)\b.*$|"
+            r"(?P<segfault>SIGSEGV|SIGBUS|Segmentation fault)",
+            0,
+        ),
+    )
+)
+
+#: Reports that something else has failed. They are never a root.
+WRAPPER = re.compile(
+    r"EngineCore failed to start|WorkerProc failed to start|"
+    r"WorkerProc initialization failed|WorkerProc hit an exception|"
+    r"Engine core initialization failed|Engine core proc(?:ess)? \S+ died|"
+    r"Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n)? "
+    r"(?:fatal error|issue)|EngineDeadError|Engine (?:process failed|loop is not)|"
+    r"EngineCore (?:loop )?died|AsyncLLM output_handler failed|"
+    r"AsyncEngineDeadError|MQEngineDeadError|Frontend process failed|"
+    r"Received sigquit from a child process|Scheduler hit an exception|"
+    r"scheduler(?:\(s\))? died|Rank \d+ scheduler (?:is dead|died)|"
+    r"Exception in worker|Task finished with error|"
+    r"exiting due to model loading error|failed to load model|"
+    r"Failed core proc|Worker failed with error|Executor failed|"
+    r"See (?:root cause|stack trace) above|Engine is dead|"
+    r"Unhandled exception in|TokenizerManager hit an exception|"
+    r"Initialization failed\. (?:warmup|Warmup) error|"
+    r"Failed: Cuda error .* terminate called"
+)
+
+#: What a process says when another one has gone away.
+COLLATERAL = re.compile(
+    r"Connection (?:reset by peer|closed by)|BrokenPipeError|\bEOFError\b|"
+    r"recvValue failed|TCPStore|Broken pipe|cancelled|CancelledError|"
+    r"Parent process exited|ConnectionRefusedError|ConnectionResetError|"
+    r"ncclRemoteError|NCCL communicator was aborted|watchdog thread terminated|"
+    r"destroy_process_group|leaked (?:semaphore|shared_memory)|KeyboardInterrupt|"
+    r"SystemExit|terminate called"
+)
+
+#: Kernel log and control-group lines.
+KERNEL_KILL = re.compile(
+    r"(?:[Mm]emory cgroup out of memory|[Oo]ut of memory): [Kk]illed? process "
+    r"(?P<n_pid>\d+)?,? ?\(?(?P<name>[^),]*)\)?"
+)
+KERNEL_RSS = re.compile(r"(anon|file|shmem)-rss: ?(\d+) ?kB")
+KERNEL_OTHER = re.compile(r"oom-kill:constraint=(?P<constraint>\w+)|invoked oom-killer")
+MEMORY_EVENTS = re.compile(r"^(?:memory\.events:? ?)?oom_kill:? (?P<n_kills>\d+)$")
+
+OOM_NUMBERS = {
+    "asked_gib": re.compile(r"Tried to allocate ([\d.]+) (KiB|MiB|GiB|TiB|bytes)"),
+    "total_gib": re.compile(r"total capacity of ([\d.]+) (MiB|GiB|TiB)"),
+    "free_gib": re.compile(
+        r"of which ([\d.]+) (bytes|KiB|MiB|GiB)\s+(?:is|are) free|"
+        r"; ([\d.]+) (MiB|GiB) free"
+    ),
+    "in_use_gib": re.compile(r"this process has ([\d.]+) (MiB|GiB) memory in use"),
+    "allocated_gib": re.compile(r"memory ([\d.]+) (MiB|GiB) is allocated by PyTorch"),
+    "graph_pools_gib": re.compile(r"with ([\d.]+) (MiB|GiB) allocated in private"),
+    "reserved_gib": re.compile(r"and ([\d.]+) (MiB|GiB) is reserved by PyTorch"),
+    "buffer_gib": re.compile(
+        r"(?:buffer of size|allocating) ([\d.]+) ?(MiB|GiB|bytes)?"
+    ),
+}
+OTHER_PROCESS = re.compile(r"Process (\d+) has ([\d.]+) (MiB|GiB) memory in use")
+OOM_GPU = re.compile(r"GPU (\d+) ha[sd]? ")
+SCALE_GIB = {
+    "bytes": 1 / (1 << 30),
+    "KiB": 1 / (1 << 20),
+    "MiB": 1 / 1024,
+    "GiB": 1.0,
+    "TiB": 1024.0,
+}

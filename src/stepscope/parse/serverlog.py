@@ -1,0 +1,277 @@
+"""A server log to its record: ``parse_log`` for whole logs, ``LogReader`` for streams.
+
+No I/O: bytes in, a record out. Memory is bounded whatever the log's size. Lines that
+mean nothing (access log, progress bars) are turned away before they are decoded.
+"""
+
+import re
+from collections.abc import Iterable
+
+from stepscope.parse.log.assemble import assemble
+from stepscope.parse.log.failures import FailureReader
+from stepscope.parse.log.frame import Frame, FrameReader
+from stepscope.parse.log.lines import LineSplitter
+from stepscope.parse.log.llamacpp import read_llama
+from stepscope.parse.log.rules import Rules, apply
+from stepscope.parse.log.samples import (
+    ITERATION,
+    engine_stats,
+    iteration,
+    sglang_batch,
+    spec_stats,
+)
+from stepscope.parse.log.sglang import SGLANG_RULES
+from stepscope.parse.log.state import Here, State
+from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar
+from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
+from stepscope.run.serverlog import ServerLog
+
+_BAR = re.compile(
+    r"(?P<what>[A-Z][^:|%]{2,80}):? +(?P<pct>\d+)% ?(?:Completed ?)?\|[^|]{0,40}\| ?"
+    r"(?P<done>\d+)/(?P<total>\d+) \[(?P<spent>[\d:]+)"
+)
+_ANY_BAR = re.compile(r"\d+%(?: Completed)? ?\|")
+_CAPTURE = re.compile(
+    r"Capturing (?:\w+ )?(?:CUDA|cuda|HIP) graphs?(?: shapes)?(?: \(([^)]*)\))?"
+)
+_VERSION_BANNER = re.compile(r"version (\d+\.\d+\S*)\s*$")
+_ENGINE_NUMBER = re.compile(rb"Engine (\d+): ")
+_SHUTDOWN = re.compile(
+    r"\[shutdown\] (?:API server: shutdown triggered|EngineCore: trigger received)|"
+    r"Shutting down$|Received SIGTERM|SIGTERM received|Received signal (?:2|15)\b|"
+    r"Shutting down FastAPI|KeyboardInterrupt|Gracefully exiting|received SIGINT"
+)
+_MERGED: Rules = {
+    word: tuple(
+        row
+        for table in (BOOT_RULES, CONFIG_RULES, SGLANG_RULES)
+        for row in table.get(word, ())
+    )
+    for word in {*BOOT_RULES, *CONFIG_RULES, *SGLANG_RULES}
+}
+
+
+class LogReader:
+    """Reads a log piece by piece.
+
+    ``feed`` bytes as they come, then ``close`` once. A file that holds several starts
+    of the server is read to its last one.
+    """
+
+    def __init__(self, engine: str | None = None) -> None:
+        self._engine = engine
+        self._lines = LineSplitter()
+        self._frames = FrameReader()
+        self._failures = FailureReader()
+        self._state = State()
+        self._state.engine = engine
+        self._n_lines = 0
+        self._n_boots = 1
+
+    def feed(self, data: bytes) -> None:
+        """Take the next bytes."""
+        number = self._n_lines
+        requests = 0
+        for raw in self._lines.feed(data):
+            number += 1
+            if b" HTTP/1." in raw and b'"' in raw and b"rror" not in raw:
+                requests += 1
+            elif raw:
+                self._n_lines = number
+                self._raw(raw)
+        self._n_lines = number
+        self._state.n_requests += requests
+
+    def close(self) -> ServerLog:
+        """Return the record; the reader is spent afterwards."""
+        truncated = False
+        for raw in self._lines.close():
+            truncated = True
+            self._n_lines += 1
+            self._raw(raw)
+        return assemble(
+            self._state,
+            n_lines=self._n_lines,
+            n_boots=self._n_boots,
+            truncated=truncated,
+            n_cut=self._lines.n_cut,
+        )
+
+    def _raw(self, raw: bytes) -> None:
+        if b"Iteration(" in raw:
+            match = ITERATION.search(raw)
+            if match is not None:
+                self._iteration(raw, match)
+                return
+        if b"\r" in raw:
+            raw = raw.rstrip(b"\r")
+            if b"\r" in raw:
+                self._folded(raw)
+                return
+        self._text(raw.decode("utf-8", "replace"))
+
+    def _iteration(self, raw: bytes, match: re.Match[bytes]) -> None:
+        head = raw[: match.start()]
+        named = _ENGINE_NUMBER.search(head)
+        if named is None:
+            named = _ENGINE_NUMBER.search(raw[max(0, match.start() - 16) :])
+        frame = self._frames.read(head.decode("utf-8", "replace"))
+        frame.text = ""
+        self._state.stamp(frame)
+        engine = int(named[1]) if named is not None else 0
+        iteration(self._state, Here(self._n_lines, frame), match, engine)
+
+    def _folded(self, raw: bytes) -> None:
+        """Several states of a bar on one line: the last of each is kept."""
+        bars: dict[str, str] = {}
+        for piece in raw.split(b"\r"):
+            if not piece:
+                continue
+            text = piece.decode("utf-8", "replace")
+            if _ANY_BAR.search(text):
+                bars[text.split("%", 1)[0].rstrip("0123456789 ")] = text
+            else:
+                self._text(text)
+        for text in bars.values():
+            self._text(text)
+
+    def _text(self, text: str) -> None:
+        frame = self._frames.read(text)
+        if "\n" in frame.text:
+            for piece in frame.text.split("\n"):
+                self._framed(
+                    Frame(
+                        piece.rstrip("\r"),
+                        frame.process,
+                        frame.level,
+                        frame.at_s,
+                        frame.clock,
+                        frame.engine,
+                    )
+                )
+            return
+        self._framed(frame)
+
+    def _framed(self, frame: Frame) -> None:
+        state = self._state
+        here = Here(self._n_lines, frame)
+        text = frame.text
+        if not text:
+            return
+        if text.startswith("non-default args") or text.startswith("server_args="):
+            self._maybe_restart(here)
+            state = self._state
+        state.stamp(frame)
+        if frame.engine is not None and state.engine is None:
+            state.engine = frame.engine
+        if "%" in text and self._bar(here):
+            return
+        if self._sample(here):
+            return
+        if apply(_MERGED, state, here):
+            return
+        if frame.engine in (None, "llamacpp") and read_llama(state, here):
+            return
+        self._rest(here)
+
+    def _sample(self, here: Here) -> bool:
+        text = here.text
+        start = text[:32]
+        if "throughput" in text and ("Avg prompt throughput" in text):
+            engine_stats(self._state, here)
+        elif start.startswith(("Prefill batch", "Decode batch")):
+            sglang_batch(self._state, here)
+        elif start.startswith("SpecDecoding metrics"):
+            spec_stats(self._state, here)
+        else:
+            return False
+        return True
+
+    def _bar(self, here: Here) -> bool:
+        """Take a progress bar: of loading, or of graph capture."""
+        hit = _BAR.search(here.text)
+        if hit is None:
+            return _ANY_BAR.search(here.text) is not None
+        done, total = int(hit["done"]), int(hit["total"])
+        capture = _CAPTURE.search(hit["what"])
+        if capture is not None:
+            mode = (capture[1] or "graphs").split(",")[-1].strip()
+            capture_bar(self._state, here, mode, done, total)
+        elif "shard" in hit["what"]:
+            self._state.shards = (done, total, _seconds(hit["spent"]))
+            self._state.advance(here, "load_weights")
+        elif "warmup" in hit["what"].lower() or "tun" in hit["what"].lower():
+            self._state.advance(here, "kernel_warmup")
+        return True
+
+    def _rest(self, here: Here) -> None:
+        """Lines that no table knows: version banner, shutdown, warnings, failures."""
+        state, text = self._state, here.text
+        if state.version is None and "version " in text:
+            banner = _VERSION_BANNER.search(text)
+            if banner is not None:
+                state.version = banner[1]
+        if _SHUTDOWN.search(text):
+            self._stop(here)
+        level = here.frame.level
+        if level == "WARNING":
+            read_loose(state, here)
+        if level in ("INFO", "WARNING") and here.frame.engine == "vllm":
+            if not text.startswith("[shutdown]") and "Parent process" not in text:
+                state.process(here.frame.process).last_work_line = here.line
+        self._failures.read(state, here)
+
+    def _stop(self, here: Here) -> None:
+        state = self._state
+        if state.shutdown_line is None:
+            state.shutdown_line = here.line
+
+    def _maybe_restart(self, here: Here) -> None:
+        """A second start in the same file: what came before is another story."""
+        old = self._state
+        over = (
+            old.ready_line is not None
+            or old.failures
+            or old.shutdown_line is not None
+            or old.anyone.stage != "spawn"
+        )
+        if old.args_line is None or not over:
+            return
+        self._state = State()
+        self._state.engine = old.engine
+        self._state.version = old.version
+        self._state.boot_line = here.line
+        self._failures = FailureReader()
+        self._n_boots += 1
+
+
+def _seconds(spent: str) -> float | None:
+    total = 0.0
+    for part in spent.split(":"):
+        if not part.isdigit():
+            return None
+        total = total * 60 + int(part)
+    return total
+
+
+def parse_log(data: bytes | Iterable[bytes], engine: str | None = None) -> ServerLog:
+    """Read a whole server log.
+
+    Args:
+        data: The log, or its pieces in order; a piece may end anywhere.
+        engine: ``vllm``, ``sglang`` or ``llamacpp`` where it is known; by default the
+            log is asked.
+
+    Returns:
+        What the log says. Nothing in a log is an error: text that is no log gives a
+        record without an engine, and the finding ``unknown-log-version``.
+    """
+    reader = LogReader(engine)
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        view = memoryview(data)
+        for at in range(0, len(view), 1 << 22):
+            reader.feed(bytes(view[at : at + (1 << 22)]))
+    else:
+        for piece in data:
+            reader.feed(piece)
+    return reader.close()
