@@ -223,6 +223,8 @@ class LogReader:
 
     def _stop(self, here: Here) -> None:
         state = self._state
+        if state.ready_line is None and "EngineCore: trigger" in here.text:
+            return  # Part of the tear-down after another process has failed.
         if state.shutdown_line is None:
             state.shutdown_line = here.line
 

@@ -29,7 +29,6 @@ def assemble(
 ) -> ServerLog:
     """Turn what was read into a ``ServerLog``."""
     ledger, ledgers = all_ledgers(state)
-    _default_utilization(state)
     events: list[LogEvent] = []
     for kept in state.events.values():
         events.extend(kept)
@@ -145,20 +144,6 @@ def _boot(state: State, n_boots: int, truncated: bool) -> BootState:
         checkpoint_gib=state.figures.get("checkpoint_gib"),
         host_memory_gib=state.figures.get("host_memory_gib"),
     )
-
-
-def _default_utilization(state: State) -> None:
-    """The fraction that applies when the command names none.
-
-    Source: config/cache.py of each release: 0.9 up to 0.19, 0.92 since 0.20.
-    """
-    if state.engine != "vllm" or "gpu_memory_utilization" in state.resolved:
-        return
-    for facts in (*state.processes.values(), state.anyone):
-        share = facts.figures.get("utilization")
-        if share is not None:
-            state.resolved["gpu_memory_utilization"] = share
-            return
 
 
 def _findings(state: State, inferred: bool, n_cut: int) -> list[Finding]:

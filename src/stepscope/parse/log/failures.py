@@ -206,14 +206,18 @@ class FailureReader:
         facts = state.process(who)
         stage = facts.stage
         if who is None or role(who) in ("api", "other"):
-            stage = state.anyone.stage
+            facts, stage = state.anyone, state.anyone.stage
+        if stage == "load_weights" and facts.flags.get("weights_loaded"):
+            stage = "profile"
         state.fail(
             Failure(
                 line=here.line,
                 signature=signature,
                 text=text[:MAX_TEXT],
                 process=who,
-                role=role(who),
+                role="worker"
+                if frames and who is None and _in_worker(frames)
+                else role(who),
                 at_s=here.frame.at_s
                 if here.frame.at_s is not None
                 else state.last_at_s,
@@ -227,6 +231,13 @@ class FailureReader:
             )
         )
         state.event(here, "error", numbers, code=signature)
+
+
+def _in_worker(frames: tuple[str, ...]) -> bool:
+    """A bare traceback names its process by the functions in it."""
+    return any(
+        f.startswith(("gpu_worker.", "worker_base.", "scheduler.")) for f in frames
+    )
 
 
 def classify(text: str, exception: str | None) -> tuple[str, re.Match[str] | None]:

@@ -315,6 +315,8 @@ def ready(state: State, here: Here) -> None:
 
 
 def _ready(state: State, here: Here, match: re.Match[str]) -> None:
+    if state.engine == "sglang":
+        return  # It still warms up; its own line comes after that.
     ready(state, here)
 
 

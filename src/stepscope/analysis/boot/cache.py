@@ -1,0 +1,354 @@
+"""A cache that is too small, a GPU that is not free, sequences that do not fit."""
+
+from stepscope.analysis.boot.advice import Advice, flag, number
+from stepscope.analysis.boot.room import (
+    ceil_to,
+    device_gib,
+    floor_to,
+    free_share,
+    raised,
+    utilization,
+)
+from stepscope.run.serverlog import Failure, ServerLog
+
+#: A larger share leaves too little for what is allocated after the cache.
+MAX_SHARE = 0.95
+#: What a working cache should have at least, GiB.
+SMALL_CACHE_GIB = 1.0
+#: Less than this is the driver's and the desktop's own, GiB.
+TENANT_GIB = 3.0
+
+
+def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
+    """Nothing is left for the cache: too small a share, or something takes too much."""
+    ledger = log.ledger
+    share, name = utilization(log), flag(log, "share")
+    advice = Advice()
+    kv, requested = ledger.kv_gib, ledger.requested_gib
+    parts = []
+    if requested is not None and share is not None:
+        parts.append(f"{requested:.2f} GiB were requested ({share:g} of the device)")
+    if ledger.weights_gib is not None:
+        parts.append(f"weights take {ledger.weights_gib:.2f} GiB of it")
+    if kv is not None:
+        parts.append(f"{kv:.2f} GiB are left for the cache")
+    advice.why = "Nothing is left for the cache: " + (
+        "; ".join(parts) if parts else "the log does not say what took the memory"
+    )
+    advice.why += "."
+    needed = (SMALL_CACHE_GIB - kv) if kv is not None else None
+    value = raised(log, needed) if needed is not None else None
+    limit = min(MAX_SHARE, free_share(log) or MAX_SHARE)
+    if value is not None and value <= limit:
+        _raise(log, advice, value, needed or 0.0)
+    elif needed is None or value is None:
+        reachable = share is None or share < 0.9
+        advice.fix(
+            name,
+            "raise",
+            0.9 if reachable else None,
+            "the log does not hold the figures to compute a value",
+            "medium" if reachable else "low",
+        )
+    else:
+        advice.wrong.append(
+            f"Raise {name}, as the message says: {value:.2f} would be needed and more"
+            f" than {limit:.2f} leaves no room for what is allocated after the cache."
+        )
+    _estimate(log, advice, needed)
+    _peak(log, advice, needed, raise_works=value is not None and value <= limit)
+    if value is not None and value <= limit:
+        advice.wrong.append(
+            f"Lower {name}, as one does for an out-of-memory error: nothing ran out; the"
+            " budget is smaller than the model."
+        )
+    return advice
+
+
+def _raise(log: ServerLog, advice: Advice, value: float, needed: float) -> None:
+    device, kv = log.ledger.device_gib or 0.0, log.ledger.kv_gib or 0.0
+    share = utilization(log) or 0.0
+    even = share + max(0.0, -kv) / device
+    advice.fix(
+        flag(log, "share"),
+        "raise",
+        value,
+        f"{ceil_to(even, 0.001):.3f} is where the cache is empty; {value:g} gives it"
+        f" {kv + (value - share) * device:.2f} GiB, and each further 0.01 adds"
+        f" {0.01 * device:.2f} GiB",
+        "high",
+    )
+
+
+def _estimate(log: ServerLog, advice: Advice, needed: float | None) -> None:
+    """The graph estimate took the cache: an over-estimate, not a small budget."""
+    ledger = log.ledger
+    estimate = ledger.graph_estimate_gib
+    if estimate is None or not ledger.graph_estimate_applied or estimate <= 0:
+        return
+    enough = needed is not None and estimate >= needed
+    if not enough:
+        return
+    large = estimate >= 4.0 or estimate >= 0.1 * (ledger.requested_gib or 1e9)
+    confidence = "medium" if large else "low"
+    advice.fix(
+        "VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS",
+        "set",
+        "0",
+        f"gives the {estimate:.2f} GiB of the graph estimate back to the cache; capture"
+        " still takes what it takes, so leave room for it",
+        confidence,
+    )
+    largest = number(log, "max_cudagraph_capture_size")
+    if large and largest is not None and largest > 64:
+        advice.fix(
+            "--max-cudagraph-capture-size",
+            "lower",
+            max(8, largest // 4),
+            "fewer graphs, and a smaller estimate",
+            "low",
+        )
+    if large:
+        advice.why += (
+            f" The graph estimate of {estimate:.2f} GiB is what took it: it scales a"
+            " sample of graphs to all of them, though they share a pool."
+        )
+        advice.fixes.sort(key=lambda fix: not fix.flag.startswith("VLLM_MEMORY"))
+
+
+def _peak(
+    log: ServerLog, advice: Advice, needed: float | None, *, raise_works: bool
+) -> None:
+    ledger = log.ledger
+    peak = ledger.activation_peak_gib
+    if peak is None:
+        peak = ledger.unaccounted_gib
+    weights, requested = ledger.weights_gib, ledger.requested_gib
+    seqs = number(log, "max_num_seqs")
+    if raise_works:
+        return
+    if peak is not None and needed is not None and peak >= needed:
+        advice.why += f" The profiling run's peak takes {peak:.2f} GiB."
+        advice.fix(
+            flag(log, "seqs"),
+            "lower",
+            min(256, max(1, (seqs or 1024) // 4)),
+            "the profile runs this many sequences at once; a smaller number lowers its"
+            " peak",
+        )
+        chunk = number(log, "max_num_batched_tokens")
+        if chunk is not None and chunk > 2048:
+            advice.fix(
+                flag(log, "chunk"),
+                "lower",
+                chunk // 2,
+                "lowers the profile's peak",
+                "low",
+            )
+    if weights is not None and requested is not None and weights > 0.9 * requested:
+        advice.fix(
+            flag(log, "tp"),
+            "raise",
+            2 * (number(log, "tensor_parallel_size") or 1),
+            "halves the weights on each GPU; needs twice the GPUs",
+        )
+
+
+def small_kv_advice(failure: Failure, log: ServerLog) -> Advice:
+    """The cache holds less than one request of the full length."""
+    numbers = failure.numbers
+    if log.engine == "llamacpp":
+        return _llama_context(failure, log)
+    length = numbers.get("tokens")
+    needed, available = numbers.get("needed_gib"), numbers.get("available_gib")
+    fits = numbers.get("estimated")
+    advice = Advice(
+        why="The cache holds less than one request of the full length"
+        + (f" of {int(length):,} tokens" if length else "")
+        + (
+            f": {needed:.2f} GiB are needed and {available:.2f} GiB are there."
+            if needed is not None and available is not None
+            else "."
+        )
+    )
+    if fits is None and length and needed and available is not None and available > 0:
+        fits = floor_to(length * available / needed, 16)
+    if fits is not None and fits >= 1:
+        advice.fix(
+            flag(log, "length"),
+            "lower",
+            int(fits),
+            "longer requests are refused; one request of this length fills the cache",
+            "high" if "estimated" in numbers else "medium",
+        )
+    share = utilization(log)
+    device = device_gib(log, failure)
+    if needed is not None and available is not None and share is not None and device:
+        value = ceil_to(share + (needed - available) / device, 0.01)
+        if value <= MAX_SHARE:
+            advice.fix(
+                flag(log, "share"),
+                "raise",
+                value,
+                f"gives the cache the missing {needed - available:.2f} GiB; keeps the"
+                " length",
+            )
+        else:
+            advice.wrong.append(
+                f"Raise {flag(log, 'share')}: {value:.2f} would be needed, which leaves"
+                " nothing for what is allocated after the cache."
+            )
+    elif share is not None and share < 0.9:
+        advice.fix(flag(log, "share"), "raise", 0.9, "a larger cache", "low")
+    advice.wrong.append(
+        "The model does not fit: its weights were loaded; only the context limit is too"
+        " long for what is left."
+    )
+    return advice
+
+
+def _llama_context(failure: Failure, log: ServerLog) -> Advice:
+    context = number(log, "n_ctx", "n_ctx_per_slot")
+    asked = failure.numbers.get("asked_gib") or failure.numbers.get("buffer_gib")
+    free = log.ledger.free_at_start_gib
+    if free is not None:
+        free -= log.ledger.weights_gib or 0.0
+    value = context // 2 if context else None
+    if context and asked and free is not None and 0 < free < asked:
+        value = int(floor_to(context * free / asked, 256))
+    advice = Advice(
+        why="The cache for the whole context is allocated at once, and it did not fit"
+        + (f": {asked:.2f} GiB." if asked else ".")
+    )
+    advice.fix("--ctx-size", "lower", value, "a shorter context, a smaller cache")
+    advice.fix(
+        "--cache-type-k", "set", "q8_0", "halves the keys' share of the cache", "low"
+    )
+    return advice
+
+
+def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
+    """The GPU is not free: another tenant, or a share that the desktop leaves short."""
+    numbers = failure.numbers
+    free, total = numbers.get("free_gib"), numbers.get("total_gib")
+    wanted, share = numbers.get("requested_gib"), numbers.get("utilization")
+    name = flag(log, "share")
+    if free is None or total is None:
+        advice = Advice(why="Part of the GPU was not free at the start.")
+        advice.fix("other process on the GPU", "remove", None, "free the GPU first")
+        return advice
+    held = total - free
+    advice = Advice(
+        why=f"{held:.2f} of {total:.2f} GiB were in use before this server took"
+        " anything" + (f"; it wanted {wanted:.2f} GiB." if wanted is not None else ".")
+    )
+    fits = floor_to(max(0.0, free - 0.25) / total, 0.01)
+    if "excluding" in failure.text:
+        advice.why += " The budget excludes weights that another process shares."
+    if held > TENANT_GIB and held > 0.04 * total:
+        unified = any(n in _names(log) for n in ("GH200", "GB10", "GB200", "Spark"))
+        if unified:
+            advice.fix(
+                "page cache of the host",
+                "remove",
+                f"{held:.1f} GiB",
+                "on a GPU that shares memory with the host the driver counts page cache"
+                " as used: drop it (drop_caches) or upgrade the engine",
+            )
+        advice.fix(
+            "other process on the GPU",
+            "remove",
+            f"{held:.1f} GiB",
+            "another process holds this memory, often an engine process that outlived"
+            " its server: find it with nvidia-smi and end it",
+            "medium" if unified else "high",
+        )
+        advice.wrong.append(
+            f"Lower {name}, as the message says first: {fits:.2f} would pass this check"
+            f" with a budget of {fits * total:.1f} GiB"
+            + _against_weights(log, fits * total)
+        )
+    else:
+        advice.fix(
+            name,
+            "lower",
+            fits,
+            f"asks for {fits * total:.2f} of the {free:.2f} GiB that are free; the cache"
+            f" gives up {((share or fits) - fits) * total:.2f} GiB",
+            "high",
+        )
+        advice.wrong.append(
+            f"Another server holds the GPU: only {held:.2f} GiB are in use, what a"
+            " driver, a display or WSL keeps for itself."
+        )
+    advice.wrong.append(
+        "The model is too large: nothing had been loaded when this check failed."
+    )
+    return advice
+
+
+def _against_weights(log: ServerLog, budget: float) -> str:
+    weights = log.ledger.weights_gib
+    if weights is not None and weights > budget:
+        return f", less than the {weights:.1f} GiB of weights."
+    return ", and leave the tenant where it is."
+
+
+def _names(log: ServerLog) -> str:
+    text = str(log.resolved.get("device_name", ""))
+    return text + " ".join(f.text for f in log.failures[:50])
+
+
+def race_advice(failure: Failure, log: ServerLog) -> Advice:
+    """Another process gave memory back during the profiling run."""
+    before, after = failure.numbers.get("initial"), failure.numbers.get("current")
+    moved = f" by {after - before:.2f} GiB" if before and after else ""
+    advice = Advice(
+        why=f"Free memory rose{moved} during the profiling run: another process on this"
+        " GPU released memory meanwhile (on a GPU that shares the host's memory, the"
+        " page cache does the same). This server did nothing wrong."
+    )
+    advice.fix(
+        "start order",
+        "set",
+        "one server after another",
+        "start again once the other process has settled",
+        "high",
+    )
+    advice.fix(
+        "--kv-cache-memory-bytes",
+        "set",
+        None,
+        "a fixed cache needs no profiling run; take the value from a good start",
+    )
+    advice.wrong.append(
+        f"Lower {flag(log, 'share')}: memory was not short; it grew while it was"
+        " measured."
+    )
+    return advice
+
+
+def mamba_advice(failure: Failure, log: ServerLog) -> Advice:
+    """More sequences than state blocks."""
+    seqs, blocks = failure.numbers.get("seqs"), failure.numbers.get("blocks")
+    advice = Advice(
+        why="Each running sequence of a hybrid model needs one state block"
+        + (
+            f": {int(seqs)} sequences are asked for and {int(blocks)} blocks fit."
+            if seqs is not None and blocks is not None
+            else "."
+        )
+    )
+    value = int(blocks) if blocks is not None else None
+    advice.fix(
+        flag(log, "seqs"),
+        "lower",
+        value,
+        "the most sequences that this cache can hold",
+        "high",
+    )
+    advice.wrong.append(
+        f"Raise {flag(log, 'share')} step by step: each guess costs a whole start, and"
+        " the message already names the number that fits."
+    )
+    return advice

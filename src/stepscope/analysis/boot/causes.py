@@ -1,0 +1,119 @@
+"""What the first failure means. The text alone does not say: its phase does."""
+
+from stepscope.run.serverlog import Failure, ServerLog
+
+_LOAD = ("load_model", "load_weights", "initialize_model", "create_weights",
+         "process_weights_after_loading")  # fmt: skip
+_PROFILE = ("determine_available_memory", "profile_run", "profile_cudagraph_memory",
+            "determine_num_available_blocks")  # fmt: skip
+_SAMPLER = ("_dummy_sampler_run", "_dummy_pooler_run", "topk_topp", "top_k_top_p",
+            "sampler")  # fmt: skip
+_CAPTURE = ("capture_model", "capture_graph", "_capture_cudagraphs", "capture_one_batch",
+            "cuda_graph_runner", "init_device_graphs", "cudagraph_utils")  # fmt: skip
+_AFTER_KV = ("kernel_warmup", "autotune", "deep_gemm_warmup", "compile_or_warm_up_model",
+             "initialize_kv_cache", "_allocate_kv_cache", "initialize_from_config",
+             "getWorkspaceInfo", "prepare_moe")  # fmt: skip
+_RUNTIME = ("run_busy_loop", "event_loop", "_process_engine_step", "step_with_batch")
+
+_BY_STAGE = {
+    "spawn": "gpu-oom-load",
+    "load_weights": "gpu-oom-load",
+    "compile": "gpu-oom-profile",
+    "profile": "gpu-oom-profile",
+    "graph_profile": "gpu-oom-profile",
+    "kv_alloc": "gpu-oom-warmup-after-kv",
+    "kernel_warmup": "gpu-oom-warmup-after-kv",
+    "graph_capture": "gpu-oom-capture",
+    "sampler_warmup": "gpu-oom-sampler",
+    "ready": "gpu-oom-runtime",
+}
+
+#: Signatures that mean one thing whatever the phase.
+_DIRECT = {
+    "sampler-oom": "gpu-oom-sampler",
+    "no-kv-memory": "no-kv-memory",
+    "kv-smaller-than-context": "kv-smaller-than-context",
+    "kv-alloc": "kv-smaller-than-context",
+    "free-memory-below-request": "free-memory-below-request",
+    "unbalanced-memory": "free-memory-below-request",
+    "memory-race": "memory-race",
+    "mamba-blocks": "mamba-blocks",
+    "allocator-clash": "bad-argument",
+    "shm-exhausted": "shm-exhausted",
+    "port-in-use": "port-in-use",
+    "ready-timeout": "ready-timeout",
+    "toolchain": "missing-toolchain",
+    "missing-package": "missing-package",
+    "model-not-found": "model-not-found",
+    "bad-argument": "bad-argument",
+    "kernel-oom-kill": "host-oom-kill",
+}
+
+
+def cause_of(failure: Failure, log: ServerLog) -> str:
+    """Return the cause code of a root failure; ``unknown`` where it is not clear."""
+    if failure.signature == "gpu-oom":
+        return _oom(failure, log)
+    if failure.signature == "unsupported-arch":
+        return _architecture(failure, log)
+    if failure.signature == "nccl-system-error":
+        shm = any(f.signature == "shm-exhausted" for f in log.failures)
+        return "shm-exhausted" if shm else "nccl-system-error"
+    return _DIRECT.get(failure.signature, "unknown")
+
+
+def _oom(failure: Failure, log: ServerLog) -> str:
+    """In which phase memory ran out: by the traceback, else by the last milestone."""
+    if failure.after_ready:
+        return "gpu-oom-runtime"
+    if log.engine == "llamacpp" and _follows(failure, log, "kv-alloc"):
+        return "kv-smaller-than-context"
+    text = " ".join(failure.frames)
+    if (
+        "Capture cuda graph failed" in failure.text
+        or "CUDA graph failed" in failure.text
+    ):
+        return "gpu-oom-capture"
+
+    def within(words: tuple[str, ...]) -> bool:
+        return any(word in text for word in words)
+
+    if within(_PROFILE):
+        return "gpu-oom-sampler" if within(_SAMPLER[:2]) else "gpu-oom-profile"
+    if within(("kernel_warmup", "autotune")):
+        return "gpu-oom-warmup-after-kv"
+    if within(_SAMPLER) and within(("compile_or_warm_up_model", "warm_up")):
+        return "gpu-oom-sampler"
+    if within(_CAPTURE):
+        return "gpu-oom-capture"
+    if within(_AFTER_KV):
+        return "gpu-oom-warmup-after-kv"
+    if within(_LOAD):
+        return "gpu-oom-load"
+    if within(_RUNTIME):
+        return "gpu-oom-runtime"
+    return _BY_STAGE.get(failure.stage or "", "unknown")
+
+
+def _follows(failure: Failure, log: ServerLog, signature: str) -> bool:
+    return any(
+        f.signature == signature and 0 <= f.line - failure.line <= 60
+        for f in log.failures
+    )
+
+
+def _architecture(failure: Failure, log: ServerLog) -> str:
+    """A GPU too old for the kernels, or a toolkit too old for the GPU.
+
+    FlashInfer says "requires GPUs with sm75 or higher" also when its toolkit does not
+    know a newer GPU; the list of majors beside it tells.
+    """
+    near = [f for f in log.failures if abs(f.line - failure.line) <= 400]
+    if any(f.signature == "toolchain" for f in near):
+        return "missing-toolchain"
+    name = str(log.resolved.get("device_name", ""))
+    newer = ("RTX_50", "RTX 50", "B200", "B300", "GB10", "GB200", "GB300", "RTX PRO")
+    text = " ".join(f.text for f in near)
+    if failure.numbers.get("sm") == 75 and any(n in name or n in text for n in newer):
+        return "missing-toolchain"
+    return "unsupported-arch"

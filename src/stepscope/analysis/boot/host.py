@@ -1,0 +1,206 @@
+"""Deaths without a word: host memory, signals, and servers that only wait."""
+
+from stepscope.analysis.boot.advice import Advice, number
+from stepscope.analysis.boot.root import Root
+from stepscope.run.serverlog import ServerLog
+
+#: Hints of one minute each without any progress, after the cache and before it.
+HANG_HINTS_AFTER_KV = 5
+HANG_HINTS = 30
+_LATE = ("kv_alloc", "kernel_warmup", "graph_capture", "sampler_warmup", "ready")
+_SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
+
+
+def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
+    """Name the cause of a death that no traceback explains, or say that none is."""
+    stage = log.boot.stage
+    loading = stage in (None, "spawn", "load_weights")
+    loaded = log.boot.shards_total is not None and (
+        log.boot.shards_loaded == log.boot.shards_total
+    )
+    weights_in = log.ledger.weights_gib is not None and loaded
+    if root.kernel is not None:
+        return "host-oom-kill", _killed(root, log, certain=True)
+    if root.exit_code == -7:
+        advice = Advice(why="A process died of SIGBUS: a page of a shared memory segment"
+                        " could not be backed.")  # fmt: skip
+        advice.fix("--shm-size", "raise", "16g", "or --ipc=host")
+        return "shm-exhausted", advice
+    if loading and not weights_in and root.exit_code in (None, -9) and root.silent:
+        if root.fatal_line is not None or root.exit_code == -9:
+            return "host-oom-kill", _killed(root, log, certain=False)
+    return "unknown", _unexplained(root, log)
+
+
+def _killed(root: Root, log: ServerLog, *, certain: bool) -> Advice:
+    boot = log.boot
+    advice = Advice()
+    if certain and root.kernel is not None:
+        rss = {k: v for k, v in root.kernel.numbers.items() if k.endswith("_rss_gib")}
+        advice.why = "The kernel's out-of-memory killer ended a process of this server."
+        if rss:
+            shown = ", ".join(
+                f"{k.removesuffix('_rss_gib')} {v:.1f} GiB" for k, v in rss.items()
+            )
+            advice.why += f" It held {shown}"
+            advice.why += (
+                "; pinned host memory counts as shmem."
+                if "shmem_rss_gib" in rss
+                else "."
+            )
+    else:
+        advice.why = (
+            "A process vanished while the weights were loaded and left no traceback:"
+            " it was killed. The usual sender is the out-of-memory killer of the control"
+            " group or the host; dmesg or memory.events would prove it."
+        )
+        if root.exit_code == -9:
+            advice.why += " Its exit code is that of SIGKILL."
+    if boot.pinned_host_gib is not None:
+        advice.why += f" All ranks together pinned {boot.pinned_host_gib:.1f} GiB."
+    if boot.checkpoint_gib is not None:
+        advice.why += (
+            f" The checkpoint's {boot.checkpoint_gib:.1f} GiB pass through the page"
+            " cache."
+        )
+    _host_fixes(root, log, advice, certain=certain)
+    advice.wrong.append(
+        "GPU memory ran out: that raises an exception with figures; there is none."
+    )
+    advice.wrong.append(
+        '"See root cause above" and "exception in a background process": nothing stands'
+        " above; a killed process cannot write."
+    )
+    return advice
+
+
+def _host_fixes(root: Root, log: ServerLog, advice: Advice, *, certain: bool) -> None:
+    boot = log.boot
+    confidence = "high" if certain else "medium"
+    need, words = _host_need(root, log)
+    advice.fix(
+        "memory limit of the container",
+        "raise",
+        round(need) if need is not None else None,
+        words,
+        confidence if need is not None else "medium",
+    )
+    if boot.pinned_host_gib is not None and log.engine == "vllm":
+        advice.fix(
+            "--engram-config",
+            "set",
+            '{"cpu_offload": false}',
+            f"moves the {boot.pinned_host_gib:.1f} GiB of pinned tables to the GPUs, at"
+            " the cost of as much cache",
+            "medium",
+        )
+    if str(log.resolved.get("load_format", "")).startswith("runai"):
+        advice.fix(
+            "--load-format",
+            "set",
+            "auto",
+            "this loader keeps about a whole checkpoint in host memory per worker",
+            "medium",
+        )
+    if not certain:
+        advice.fix(
+            "dmesg / memory.events",
+            "set",
+            "look for oom_kill",
+            "proves or refutes this verdict",
+            "high",
+        )
+
+
+def _host_need(root: Root, log: ServerLog) -> tuple[float | None, str]:
+    """Host memory that the start-up asks for, GiB, as far as the log tells.
+
+    Assumes: pinned memory can not be reclaimed, page cache of the checkpoint can, but
+    reading it again costs the time it saved; each rank's process takes about 3 GiB.
+    """
+    boot = log.boot
+    ranks = number(log, "world_size", "data_parallel_size", "tensor_parallel_size") or 1
+    if root.kernel is not None:
+        rss = sum(
+            value
+            for name, value in root.kernel.numbers.items()
+            if name in ("anon_rss_gib", "shmem_rss_gib")
+        )
+        if rss > 1.0:
+            need = rss * max(1, ranks) * 1.25
+            return need, (
+                f"one process held {rss:.1f} GiB that can not be reclaimed when it was"
+                f" killed; with {ranks} ranks and a quarter on top this is a lower bound"
+            )
+    if boot.pinned_host_gib is None:
+        return None, "the log does not say how much host memory the ranks need"
+    need = boot.pinned_host_gib + 3.0 * ranks + (boot.checkpoint_gib or 0.0)
+    words = f"{boot.pinned_host_gib:.1f} GiB pinned, 3 GiB for each of {ranks} ranks"
+    if boot.checkpoint_gib is not None:
+        words += f", {boot.checkpoint_gib:.1f} GiB of page cache for the checkpoint"
+    else:
+        words += "; the checkpoint's page cache comes on top"
+    return need, words
+
+
+def _unexplained(root: Root, log: ServerLog) -> Advice:
+    name = _SIGNALS.get(root.exit_code or 0)
+    stage = log.boot.stage or "spawn"
+    advice = Advice(why=f"A process ended in the phase {stage} without a traceback")
+    if name is not None:
+        advice.why += f", by {name}"
+    elif root.exit_code is not None:
+        advice.why += f", with exit code {root.exit_code}"
+    advice.why += "; the log does not say why."
+    if root.exit_code == -9:
+        advice.why += " SIGKILL comes from the kernel or from a supervisor; only dmesg,"
+        advice.why += " memory.events or the supervisor's own log can tell."
+    if root.exit_code == -11:
+        advice.fix(
+            "PYTHONFAULTHANDLER",
+            "set",
+            "1",
+            "prints a traceback when native code crashes",
+        )
+    else:
+        advice.fix(
+            "dmesg / memory.events",
+            "set",
+            "look for oom_kill",
+            "tells whether the kernel killed it",
+        )
+    return advice
+
+
+def waiting(log: ServerLog) -> tuple[str | None, str, list[str]]:
+    """Judge a log that ends before the server is ready and without a failure.
+
+    Returns:
+        Cause (``hang`` or None), why, and refuted readings.
+    """
+    boot = log.boot
+    wrong: list[str] = []
+    limit = HANG_HINTS_AFTER_KV if boot.stage in _LATE else HANG_HINTS
+    if boot.n_stall_hints >= limit:
+        return (
+            "hang",
+            f"No process has moved for {boot.n_stall_hints} minutes: since the last"
+            f" progress, in the phase {boot.stage or 'spawn'}, the log holds only hints"
+            " that a process is hanging.",
+            ["It is only slow: slow work prints progress in between."],
+        )
+    if boot.n_stall_hints:
+        wrong.append(
+            '"No available shared memory broadcast block" is an error: it says that a'
+            f" worker has been busy for a minute ({boot.n_stall_hints} times by now),"
+            " which loading and compiling are."
+        )
+    why = "The log ends"
+    why += " in mid-line" if boot.truncated and log.n_lines else ""
+    if log.engine is None and boot.stage is None:
+        why = "This is no server log that is known here, or it is empty"
+    elif boot.stage is not None:
+        why += f" in the phase {boot.stage}"
+    if boot.shards_total:
+        why += f", {boot.shards_loaded} of {boot.shards_total} shards loaded"
+    return None, why + "; nothing in it failed.", wrong

@@ -1,0 +1,269 @@
+"""Causes outside memory: packages, tools, arguments, names, ports, patience."""
+
+from collections.abc import Callable
+
+from stepscope.analysis.boot.advice import Advice, flag, number
+from stepscope.run.serverlog import Failure, ServerLog
+
+
+def _package(failure: Failure, log: ServerLog) -> Advice:
+    name = failure.names.get("package") or failure.names.get("library")
+    advice = Advice(why=f"A Python package is missing: {failure.text[:200]}")
+    advice.fix(
+        "pip install",
+        "set",
+        name.split(".")[0] if name else None,
+        "into the environment that starts the server; take the version that the"
+        " engine's release pins",
+        "high" if name else "low",
+    )
+    return advice
+
+
+def _toolchain(failure: Failure, log: ServerLog) -> Advice:
+    text = failure.text
+    advice = Advice(
+        why="Kernels are compiled at start-up, and the toolchain cannot do it:"
+        f" {text[:200]}"
+    )
+    majors = failure.names.get("majors")
+    old = (
+        majors is not None
+        or "compress-mode" in text
+        or "arch" in failure.names
+        or failure.signature == "unsupported-arch"
+    )
+    if old:
+        advice.fix(
+            "CUDA_HOME",
+            "set",
+            "a CUDA toolkit of 12.9 or later, first in PATH",
+            "nvcc older than the GPU or than the kernel library knows neither",
+            "high",
+        )
+        advice.wrong.append(
+            "The GPU is too old: it is newer than this toolkit, which does not know it."
+        )
+    elif "Python.h" in text:
+        advice.fix("python headers", "set", "install", "the compiler needs them")
+    elif "inja" in text:
+        advice.fix("pip install", "set", "ninja", "the build tool is missing", "high")
+    else:
+        advice.fix(
+            "CUDA_HOME",
+            "set",
+            "an installed CUDA toolkit with nvcc, and a C++ compiler in PATH",
+            "or use kernels that come compiled",
+        )
+    return advice
+
+
+def _architecture(failure: Failure, log: ServerLog) -> Advice:
+    advice = Advice(
+        why=f"A kernel does not support this GPU: {failure.text[:200]}",
+    )
+    advice.fix(
+        "--attention-backend",
+        "set",
+        None,
+        "choose a backend that supports this GPU; or a build for its architecture",
+        "low",
+    )
+    return advice
+
+
+def _argument(failure: Failure, log: ServerLog) -> Advice:
+    names, numbers, text = failure.names, failure.numbers, failure.text
+    advice = Advice(why=f"The command does not fit: {text[:300]}")
+    if failure.signature == "allocator-clash":
+        advice.why = (
+            "Two settings exclude each other: the allocator's expandable segments and"
+            f" this server's memory pool ({text[:160]})."
+        )
+        advice.fix(
+            "PYTORCH_CUDA_ALLOC_CONF",
+            "remove",
+            "expandable_segments:True",
+            "the pool does not support it",
+            "high",
+        )
+        advice.wrong.append(
+            "GPU memory ran out: the words alloc and expandable_segments also stand in"
+            " out-of-memory messages, but nothing was refused here."
+        )
+    elif "derived" in numbers:
+        advice.fix(
+            flag(log, "length"),
+            "lower",
+            int(numbers["derived"]),
+            "the model's own limit",
+            "high",
+        )
+    elif "batched" in numbers and "limit" in numbers:
+        advice.fix(
+            flag(log, "chunk"),
+            "raise",
+            int(numbers["limit"]),
+            "the smallest step that the other limit allows",
+            "high",
+        )
+    elif "heads" in numbers and "tp" in numbers:
+        heads, ranks = int(numbers["heads"]), int(numbers["tp"])
+        fits = max(n for n in range(1, ranks + 1) if heads % n == 0)
+        advice.fix(flag(log, "tp"), "lower", fits, f"divides {heads} heads", "high")
+    elif "world" in numbers and "gpus" in numbers:
+        advice.fix(
+            flag(log, "tp"),
+            "lower",
+            int(numbers["gpus"]),
+            "one rank for each GPU that is visible; or make more GPUs visible",
+            "high",
+        )
+    elif "piecewise CUDA graphs" in text:
+        advice.fix(
+            "VLLM_USE_BREAKABLE_CUDAGRAPH",
+            "set",
+            "1",
+            "makes piecewise graphs possible without compilation",
+            "high",
+        )
+        advice.fix(
+            "--compilation-config",
+            "set",
+            '{"cudagraph_mode": "FULL_DECODE_ONLY"}',
+            "full graphs for decode steps only; mixed steps run without",
+        )
+    elif "CUDAGraphMode" in text:
+        advice.fix(
+            "--compilation-config",
+            "set",
+            '{"cudagraph_mode": "PIECEWISE"}',
+            "a mode that the attention backend supports",
+        )
+    else:
+        word = next(
+            (
+                names[n]
+                for n in ("arguments", "unknown", "invalid", "option")
+                if n in names
+            ),
+            None,
+        )
+        named = names.get("argument")
+        if word is not None:
+            first = word.split()[0] if word.split() else word
+            advice.fix(first, "remove", None, "this release does not know it", "high")
+        elif named is not None:
+            long = next((w for w in named.replace(",", "/").split("/")
+                         if w.strip().startswith("--")), named)  # fmt: skip
+            advice.fix(long.strip(), "set", None, "its value is not allowed", "medium")
+    return advice
+
+
+def _port(failure: Failure, log: ServerLog) -> Advice:
+    port = failure.numbers.get("port") or number(log, "port")
+    shown = f" {int(port)}" if port else ""
+    advice = Advice(why=f"Another process listens on the port{shown}.")
+    advice.fix(
+        flag(log, "port"),
+        "set",
+        int(port) + 1 if port else None,
+        "or end the process that listens; often it is an earlier server",
+        "medium",
+    )
+    return advice
+
+
+def _model(failure: Failure, log: ServerLog) -> Advice:
+    advice = Advice(why=f"The model was not found: {failure.text[:240]}")
+    gated = "gated" in failure.text.lower() or "401" in failure.text
+    if gated:
+        advice.fix("HF_TOKEN", "set", None, "the repository needs access", "medium")
+    advice.fix(
+        flag(log, "model"),
+        "set",
+        None,
+        "a folder that holds config.json and weights, or a repository that exists",
+        "medium",
+    )
+    return advice
+
+
+def _timeout(failure: Failure, log: ServerLog) -> Advice:
+    boot = log.boot
+    waited = failure.numbers.get("waited_s")
+    advice = Advice(
+        why="The frontend gave up waiting for the engine"
+        + (f" after {waited:.0f} s" if waited else "")
+        + "; the engine itself had not failed."
+    )
+    value: int | None = None
+    effect = "twice the time"
+    if waited:
+        value = int(waited * 2)
+    if boot.shards_loaded and boot.shards_total and boot.load_s:
+        total = boot.load_s * boot.shards_total / boot.shards_loaded
+        effect = (
+            f"loading had done {boot.shards_loaded} of {boot.shards_total} shards in"
+            f" {boot.load_s:.0f} s, so it takes about {total:.0f} s"
+        )
+        rest = total - boot.load_s
+        value = int(round(((waited or boot.load_s) + rest) * 1.5, -1))
+    advice.fix("VLLM_ENGINE_READY_TIMEOUT_S", "raise", value, effect, "high")
+    advice.wrong.append(
+        "The engine crashed: its last lines are progress, and no process failed before"
+        " the frontend gave up."
+    )
+    return advice
+
+
+def _shm(failure: Failure, log: ServerLog) -> Advice:
+    ranks = number(log, "tensor_parallel_size", "world_size") or 1
+    size = max(8, 2 * ranks)
+    advice = Advice(
+        why="Shared memory (/dev/shm) is full: processes of one server exchange data"
+        f" there. {failure.text[:160]}"
+    )
+    advice.fix(
+        "--shm-size",
+        "raise",
+        f"{size}g",
+        "of the container (or --ipc=host); Docker's default is 64 MB",
+        "high",
+    )
+    advice.wrong.append(
+        "The network or NCCL is broken: the system error that NCCL reports is a failed"
+        " allocation on this host."
+    )
+    return advice
+
+
+def _nccl(failure: Failure, log: ServerLog) -> Advice:
+    advice = Advice(
+        why="A system call under NCCL failed; NCCL does not say which."
+        f" {failure.text[:200]}"
+    )
+    advice.fix(
+        "NCCL_DEBUG",
+        "set",
+        "INFO",
+        "prints the call; look for NCCL WARN above the error",
+        "high",
+    )
+    advice.fix(
+        "--shm-size", "raise", "16g", "the most frequent reason in containers", "low"
+    )
+    return advice
+
+
+ADVICE: dict[str, Callable[[Failure, ServerLog], Advice]] = {
+    "missing-package": _package,
+    "missing-toolchain": _toolchain,
+    "unsupported-arch": _architecture,
+    "bad-argument": _argument,
+    "port-in-use": _port,
+    "model-not-found": _model,
+    "ready-timeout": _timeout,
+    "shm-exhausted": _shm,
+    "nccl-system-error": _nccl,
+}
