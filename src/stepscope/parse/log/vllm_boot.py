@@ -250,7 +250,6 @@ def _budget(state: State, here: Here, match: re.Match[str]) -> None:
         state.figure(here, "kv_gib", round(int(in_bytes[1]) / (1 << 30), 2))
     facts = state.process(here.frame.process)
     facts.flags["peak_contains_estimate"] = "consumed memory" in text
-    facts.flags["budget_seen"] = state.anyone.flags["budget_seen"] = True
     for purpose, pattern in _HINTS:
         found = pattern.search(text)
         if found is not None:
