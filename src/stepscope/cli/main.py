@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "import": ("import_", "import_", "Turn foreign results into a run."),
     "analyze": ("analyze", "analyze", "Cells, identities, step model, board."),
     "log": ("log", "log", "Read a server log: settings, memory, boot verdict."),
+    "trace": ("trace", "trace", "A decode step's budget from kernel timelines."),
     "floor": ("floor", "floor", "The step time that no implementation can beat."),
     "report": ("report", "report", "Write the page."),
     "query": ("query", "query", "SQL over runs."),
