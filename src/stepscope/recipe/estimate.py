@@ -1,57 +1,137 @@
-"""Minutes and money before anything runs. Guesses, and they say so."""
+"""Minutes and money before anything runs: guesses, each stated."""
+
+import math
 
 import msgspec
 
-from stepscope.recipe.records import LaunchPlan, Plan
+from stepscope.recipe.records import CellPlan, Engine, Plan
 
-#: Seconds from start to ready, a guess by engine. Source: boots seen on one H200
-#: (vLLM 46 to 140 s), on CPU (SGLang 53 to 60 s) and of llama.cpp (0.5 to 2 s).
-_BOOT_S = {
-    "vllm": 120.0,
+#: Seconds from start to ready. Source: boots seen of vLLM (first of a machine 140 s,
+#: later 46 to 90 s), SGLang on a CPU (53 to 60 s), llama.cpp (0.5 to 2 s). Weights
+#: from a disk, not counted here, add their size over its bandwidth.
+_BOOT_S: dict[Engine, float] = {
+    "vllm": 140.0,
     "sglang": 120.0,
-    "llamacpp": 10.0,
+    "llamacpp": 15.0,
     "url": 0.0,
-    "embedded": 2.0,
+    "embedded": 3.0,
 }
-#: Milliseconds a decode step, a guess where nothing was measured.
-_STEP_MS = 20.0
-_CELL_OVERHEAD_S = 2.0
+#: Milliseconds a decode step: a constant, and a part for each sequence in flight. The
+#: embedded engine computes on one core, where a batch costs what its rows cost.
+_STEP_MS: dict[Engine, tuple[float, float]] = {
+    "vllm": (20.0, 0.0),
+    "sglang": (20.0, 0.0),
+    "llamacpp": (20.0, 2.0),
+    "url": (20.0, 0.0),
+    "embedded": (2.0, 2.5),
+}
+#: Prompt tokens a second.
+_PREFILL_PER_S: dict[Engine, float] = {
+    "vllm": 10_000.0,
+    "sglang": 10_000.0,
+    "llamacpp": 1_000.0,
+    "url": 10_000.0,
+    "embedded": 700.0,
+}
+#: Seconds a cell takes besides its requests: metrics, prompts, files.
+_CELL_S = 1.0
+
+
+class LaunchEstimate(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What one launch would take.
+
+    Attributes:
+        launch: Its name.
+        boot_s: Seconds to ready.
+        load_s: Seconds of warm-ups and cells.
+        n_requests: Requests of all its cells.
+        output_tokens: Tokens asked for.
+        usd: Price of boot and load; None without prices.
+    """
+
+    launch: str
+    boot_s: float
+    load_s: float
+    n_requests: int
+    output_tokens: int
+    usd: float | None
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a plan would take. ``usd`` is None without prices."""
+    """What a plan would take: a guess from ``assumptions``."""
 
     minutes: float
     usd: float | None
-    minutes_by_launch: dict[str, float]
+    launches: tuple[LaunchEstimate, ...]
     assumptions: tuple[str, ...]
 
 
-def estimate(plan: Plan) -> Estimate:
+def estimate(
+    plan: Plan, *, boot_s: float | None = None, step_ms: float | None = None
+) -> Estimate:
     """Return the minutes and the money that a plan would take.
 
-    Source: waves x output tokens x an assumed step, plus an assumed boot.
+    Args:
+        plan: What would run.
+        boot_s: Seconds to ready where they were measured.
+        step_ms: Milliseconds a decode step where they were measured; used at every
+            concurrency.
+
+    Source: waves, rounded up, times (prefill of one wave + output tokens x step);
+    plus boot and one second a cell.
+    Assumes: what ``assumptions`` lists. Stalls, compilation during the run and the
+    time to stop a server are not in it.
     """
-    by_launch = {x.name: _minutes(plan, x) for x in plan.launches}
-    minutes = sum(by_launch.values())
+    engine = plan.recipe.engine
+    boot = _BOOT_S[engine] if boot_s is None else boot_s
+    fixed, each = _STEP_MS[engine] if step_ms is None else (step_ms, 0.0)
+    prefill = _PREFILL_PER_S[engine]
     cost = plan.recipe.cost
+    launches: list[LaunchEstimate] = []
+    for launch in plan.launches:
+        load_s = sum(
+            _cell_s(c, step_ms=(fixed, each), prefill_per_s=prefill)
+            for c in launch.cells
+        )
+        work = [c.workload for c in launch.cells]
+        hours = (boot + load_s) / 3600
+        launches.append(
+            LaunchEstimate(
+                launch=launch.name,
+                boot_s=boot,
+                load_s=load_s,
+                n_requests=sum(w.n_prompts for w in work),
+                output_tokens=sum(w.n_prompts * (w.output_tokens or 0) for w in work),
+                usd=None if cost is None else cost.usd_per_hour * hours,
+            )
+        )
+    minutes = sum(x.boot_s + x.load_s for x in launches) / 60
+    step = f"{fixed:g} ms" + (f" + {each:g} ms a sequence" if each else "")
     return Estimate(
         minutes=minutes,
         usd=None if cost is None else cost.usd_per_hour * minutes / 60,
-        minutes_by_launch=by_launch,
+        launches=tuple(launches),
         assumptions=(
-            f"a boot of {_BOOT_S[plan.recipe.engine]:.0f} s",
-            f"a decode step of {_STEP_MS:.0f} ms at every concurrency",
-            f"{_CELL_OVERHEAD_S:.0f} s a cell besides",
+            f"a boot takes {boot:g} s ({_origin(boot_s)})",
+            f"a decode step takes {step} ({_origin(step_ms)})",
+            f"{prefill:g} prompt tokens a second (guessed)",
+            f"{_CELL_S:g} s a cell besides its requests (guessed)",
         ),
     )
 
 
-def _minutes(plan: Plan, launch: LaunchPlan) -> float:
-    seconds = _BOOT_S[plan.recipe.engine]
-    for cell in launch.cells:
-        work = cell.workload
-        waves = work.n_prompts / (work.concurrency or 1)
-        step_s = waves * (work.output_tokens or 0) * _STEP_MS / 1000
-        seconds += step_s + _CELL_OVERHEAD_S
-    return seconds / 60
+def _origin(given: float | None) -> str:
+    return "guessed" if given is None else "given"
+
+
+def _cell_s(
+    cell: CellPlan, *, step_ms: tuple[float, float], prefill_per_s: float
+) -> float:
+    work = cell.workload
+    concurrency = work.concurrency or 1
+    step_s = (step_ms[0] + step_ms[1] * concurrency) / 1000
+    prefill_s = concurrency * (work.input_tokens or 0) / prefill_per_s
+    n_waves = math.ceil(work.n_prompts / concurrency)
+    return n_waves * (prefill_s + (work.output_tokens or 0) * step_s) + _CELL_S

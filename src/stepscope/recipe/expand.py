@@ -14,56 +14,119 @@ from stepscope.recipe.records import (
     Workload,
 )
 
+#: Seeds of measured cells begin here, above those of warm-ups.
+_REPEAT_SEEDS = 1_000_000
+
 
 def expand(recipe: Recipe) -> Plan:
     """Return the launches and cells of a recipe.
 
-    Warm-ups come first on every launch. Repeats are interleaved: every concurrency
-    once, then all again, so that a slow drift does not fall on one point alone. Each
-    cell draws its prompts from a seed of its own, so no prompt comes twice.
+    With several launches the configurations take turns, there and back (A B, B A),
+    so that a slow drift of the machine falls on all of them alike.
     """
-    launches = [_launch(recipe, c) for c in recipe.configurations]
+    launches: list[LaunchPlan] = []
+    for i in range(recipe.n_launches):
+        there = i % 2 == 0
+        order = recipe.configurations if there else recipe.configurations[::-1]
+        launches += [_launch(recipe, c, i) for c in order]
     return Plan(recipe=recipe, launches=tuple(launches))
 
 
-def _launch(recipe: Recipe, configuration: Configuration) -> LaunchPlan:
-    launch = f"{configuration.name}-l0"
-    sweep = recipe.sweep
-    cells: list[CellPlan] = []
-    warm = recipe.warm_up.concurrency or max(c for c, _ in sweep.concurrency)
-    for block in range(recipe.warm_up.blocks):
-        cells.append(
-            CellPlan(
-                name=f"{configuration.name}-warm{block}",
-                configuration=configuration.name,
-                launch=launch,
-                workload=_workload(recipe, warm, n_prompts=warm, seed=len(cells)),
-                repeat=block,
-                warm_up=True,
+def select(plan: Plan, only: str) -> Plan:
+    """Keep what ``only`` names: configurations, launches or cells; globs are fine.
+
+    A cell keeps the warm-ups of its launch, which come before it.
+
+    Raises:
+        RecipeError: Nothing matches; the message lists what there is.
+    """
+    kept: list[LaunchPlan] = []
+    for launch in plan.launches:
+        names = (launch.name, launch.configuration.name)
+        if any(fnmatch.fnmatchcase(name, only) for name in names):
+            kept.append(launch)
+            continue
+        chosen = {c.name for c in launch.cells if fnmatch.fnmatchcase(c.name, only)}
+        if chosen:
+            measured = any(c.name in chosen and not c.warm_up for c in launch.cells)
+            cells = tuple(
+                c for c in launch.cells if c.name in chosen or (measured and c.warm_up)
             )
+            kept.append(msgspec.structs.replace(launch, cells=cells))
+    if not kept:
+        configurations = dict.fromkeys(x.configuration.name for x in plan.launches)
+        raise RecipeError(
+            "--only",
+            f'nothing is called "{only}"',
+            "there are the configurations " + ", ".join(configurations),
+            "Launches: "
+            + ", ".join(x.name for x in plan.launches)
+            + ". Cells: "
+            + ", ".join(c.name for x in plan.launches for c in x.cells),
         )
-    for repeat in range(max(n for _, n in sweep.concurrency)):
-        for concurrency, n in sweep.concurrency:
-            if repeat >= n:
+    return msgspec.structs.replace(plan, launches=tuple(kept))
+
+
+def _launch(recipe: Recipe, configuration: Configuration, i: int) -> LaunchPlan:
+    """Return launch ``i`` of a configuration: warm-ups, then rounds of cells.
+
+    A round measures every concurrency once, from low to high and then from high to
+    low, so that what drifts during a launch does not fall on one point alone.
+    """
+    name = f"{configuration.name}-l{i}"
+    cells = _warm_ups(recipe, configuration, name, i)
+    sweep = recipe.sweep
+    for n_round in range(max(n for _, n in sweep.concurrency)):
+        there = n_round % 2 == 0
+        order = sweep.concurrency if there else sweep.concurrency[::-1]
+        for concurrency, n_repeats in order:
+            if n_round >= n_repeats:
                 continue
-            n_prompts = sweep.n_prompts or sweep.waves * concurrency
+            repeat = i * n_repeats + n_round
+            workload = _workload(
+                recipe,
+                concurrency,
+                n_prompts=sweep.n_prompts or sweep.waves * concurrency,
+                seed=(repeat + 1) * _REPEAT_SEEDS + concurrency,
+            )
             cells.append(
                 CellPlan(
                     name=f"{configuration.name}-c{concurrency}-r{repeat}",
                     configuration=configuration.name,
-                    launch=launch,
-                    workload=_workload(
-                        recipe, concurrency, n_prompts=n_prompts, seed=len(cells)
-                    ),
+                    launch=name,
+                    workload=workload,
                     repeat=repeat,
                 )
             )
-    return LaunchPlan(name=launch, configuration=configuration, cells=tuple(cells))
+    return LaunchPlan(name=name, configuration=configuration, cells=tuple(cells))
+
+
+def _warm_ups(
+    recipe: Recipe, configuration: Configuration, launch: str, i: int
+) -> list[CellPlan]:
+    warm_up = recipe.warm_up
+    concurrency = warm_up.concurrency or max(c for c, _ in recipe.sweep.concurrency)
+    return [
+        CellPlan(
+            name=f"{configuration.name}-warm{block}",
+            configuration=configuration.name,
+            launch=launch,
+            workload=_workload(recipe, concurrency, n_prompts=concurrency, seed=block),
+            repeat=block,
+            warm_up=True,
+        )
+        for block in range(i * warm_up.blocks, (i + 1) * warm_up.blocks)
+    ]
 
 
 def _workload(
     recipe: Recipe, concurrency: int, *, n_prompts: int, seed: int
 ) -> Workload:
+    """Return a workload point.
+
+    Its prompts come from a seed of its own, so that a repeat finds nothing in a
+    prefix cache; the same cell of two configurations has the same prompts.
+    """
     sweep = recipe.sweep
     return Workload(
         concurrency=concurrency,
@@ -72,34 +135,7 @@ def _workload(
         output_tokens=sweep.output_tokens,
         dataset=sweep.dataset,
         endpoint=sweep.endpoint,
-        seed=sweep.seed * 100_003 + seed,
+        ignore_eos=sweep.ignore_eos,
+        temperature=sweep.temperature,
+        seed=sweep.seed + seed,
     )
-
-
-def select(plan: Plan, only: str) -> Plan:
-    """Keep what ``only`` names: a configuration, a launch or a cell; globs are fine.
-
-    A cell keeps the warm-ups of its launch.
-
-    Raises:
-        RecipeError: Nothing matches; the message lists what there is.
-    """
-    kept = []
-    for launch in plan.launches:
-        names = (launch.name, launch.configuration.name)
-        if any(fnmatch.fnmatchcase(name, only) for name in names):
-            kept.append(launch)
-            continue
-        cells = [c for c in launch.cells if fnmatch.fnmatchcase(c.name, only)]
-        if cells:
-            warm = [c for c in launch.cells if c.warm_up and c not in cells]
-            kept.append(msgspec.structs.replace(launch, cells=(*warm, *cells)))
-    if not kept:
-        cells_there = [c.name for launch in plan.launches for c in launch.cells]
-        raise RecipeError(
-            "--only",
-            f'"{only}" names nothing',
-            "there are " + ", ".join([x.configuration.name for x in plan.launches]),
-            "Cells: " + ", ".join(cells_there),
-        )
-    return Plan(recipe=plan.recipe, launches=tuple(kept))

@@ -1,11 +1,14 @@
 """TOML text to a Recipe. Every problem is reported at once, with its key path."""
 
-import difflib
 import re
 import tomllib
+from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from stepscope.errors import RecipeError
+from stepscope.recipe.configurations import NAME, read_configurations
+from stepscope.recipe.problems import Problems, holds_secret, shown
 from stepscope.recipe.records import (
     Configuration,
     Cost,
@@ -15,30 +18,16 @@ from stepscope.recipe.records import (
     Telemetry,
     WarmUp,
 )
-from stepscope.recipe.schema import PATCH, TABLES, TOP, Key
+from stepscope.recipe.schema import MOST, TABLES, TOP
+from stepscope.recipe.window import check_context
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SECRET = re.compile(r"key|token|secret|password|credential", re.IGNORECASE)
-_REPEATED = re.compile(r"(\d+)x(\d+)")
-_MOST_CONCURRENCY = 1 << 20
-
-
-class _Problems:
-    """Problems as they are found; raised together."""
-
-    def __init__(self, where: str) -> None:
-        self.where = where
-        self.found: list[RecipeError] = []
-
-    def add(self, path: str, found: str, expected: str = "", do: str = "") -> None:
-        self.found.append(RecipeError(f"{self.where}: {path}", found, expected, do))
-
-    def raise_if_any(self) -> None:
-        if self.found:
-            first, *rest = self.found
-            raise RecipeError(
-                first.where, first.found, first.expected, first.do, also=tuple(rest)
-            )
+_REPEATED = re.compile(r"([0-9]{1,7})x([0-9]{1,4})")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+#: Keys that mean something only where stepscope boots the server.
+_BOOTS = (
+    "executable", "host", "port", "n_launches", "readiness_timeout_s", "baseline",
+    "patch", "capture",
+)  # fmt: skip
 
 
 def load_recipe(text: str, where: str) -> Recipe:
@@ -51,53 +40,41 @@ def load_recipe(text: str, where: str) -> Recipe:
     Raises:
         RecipeError: With every problem: the first itself, the others in ``also``.
     """
-    try:
-        data = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(where, str(error), "expected TOML") from error
-    problems = _Problems(where)
-    _table(problems, "", data, TOP)
+    data = _toml(text, where)
+    problems = Problems(where)
+    problems.table("", data, TOP)
     for name, keys in TABLES.items():
-        if isinstance(data.get(name), dict):
-            _table(problems, f"{name}.", data[name], keys)
-    sweep = _concurrency(problems, data)
-    configurations = _configurations(problems, data)
+        table = data.get(name)
+        if isinstance(table, dict):
+            problems.table(f"{name}.", table, keys)
+    concurrency = _concurrency(problems, data)
+    configurations = read_configurations(problems, data)
     _needs(problems, data)
+    _workload_fits(problems, data, concurrency)
+    check_context(problems, data, configurations)
     problems.raise_if_any()
-    return _recipe(data, sweep, configurations)
+    return _recipe(data, concurrency, configurations)
 
 
-def _table(
-    problems: _Problems, prefix: str, data: dict[str, Any], keys: dict[str, Key]
-) -> None:
-    for name, value in data.items():
-        if name not in keys:
-            close = difflib.get_close_matches(name, keys, n=1)
-            hint = f'Did you mean "{close[0]}"?' if close else ""
-            problems.add(
-                f"{prefix}{name}", "unknown key", "known: " + ", ".join(keys), hint
-            )
-        elif (expected := keys[name].check(value)) is not None:
-            problems.add(f"{prefix}{name}", _shown(value), f"expected {expected}")
-    for name, key in keys.items():
-        if key.required and name not in data:
-            problems.add(f"{prefix}{name}", "missing", "it is required")
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+def _toml(text: str, where: str) -> dict[str, Any]:
+    do = "Correct the TOML there"
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(where, str(error), "expected TOML", do) from error
+    except (ValueError, RecursionError) as error:
+        # Numbers of thousands of digits and brackets nested as deep.
+        found = "numbers too long or brackets too deep to read"
+        raise RecipeError(where, found, "expected TOML", do) from error
 
 
 def _concurrency(
-    problems: _Problems, data: dict[str, Any]
+    problems: Problems, data: Mapping[str, Any]
 ) -> tuple[tuple[int, int], ...]:
     workload = data.get("workload")
     entries = workload.get("concurrency") if isinstance(workload, dict) else None
-    if not isinstance(entries, list):
-        return ()
     found: list[tuple[int, int]] = []
-    for i, entry in enumerate(entries):
+    for i, entry in enumerate(entries if isinstance(entries, list) else []):
         path = f"workload.concurrency[{i}]"
         match = _REPEATED.fullmatch(entry) if isinstance(entry, str) else None
         if isinstance(entry, int) and not isinstance(entry, bool):
@@ -105,151 +82,138 @@ def _concurrency(
         elif match:
             pair = (int(match[1]), int(match[2]))
         else:
-            problems.add(path, _shown(entry), 'expected 64 or "64x3" (64, three times)')
+            do = 'Write 64 for once, "64x3" for three repeats'
+            problems.add(path, shown(entry), 'expected N or "NxR"', do)
             continue
-        if not 1 <= pair[0] <= _MOST_CONCURRENCY or not 1 <= pair[1] <= 1000:
-            problems.add(
-                path, _shown(entry), "expected at least 1 and 1 to 1000 repeats"
-            )
+        if not 1 <= pair[0] <= MOST or not 1 <= pair[1] <= 100:
+            expected = f"expected 1 to {MOST} in flight and 1 to 100 repeats"
+            problems.add(path, shown(entry), expected)
         elif pair[0] in {c for c, _ in found}:
-            problems.add(path, f"{pair[0]} again", f'write it once, as "{pair[0]}x2"')
+            do = f'Write it once, as "{pair[0]}x2"'
+            problems.add(path, f"{pair[0]} again", "expected each once", do)
         else:
             found.append(pair)
     return tuple(found)
 
 
-def _configurations(
-    problems: _Problems, data: dict[str, Any]
-) -> tuple[Configuration, ...]:
-    base = data.get("baseline")
-    base = base if isinstance(base, dict) else {}
-    baseline = _configuration(problems, "baseline", "baseline", base)
-    found = [baseline]
-    patches = data.get("patch")
-    for i, patch in enumerate(patches if isinstance(patches, list) else []):
-        path = f"patch[{i}]"
-        if not isinstance(patch, dict):
-            problems.add(path, _shown(patch), "expected a table: [[patch]]")
-            continue
-        _table(problems, f"{path}.", patch, PATCH)
-        name = patch.get("name")
-        if not isinstance(name, str):
-            continue
-        if not _NAME.fullmatch(name):
-            problems.add(f"{path}.name", _shown(name), "letters, digits, . _ - only")
-        if name in {c.name for c in found}:
-            problems.add(f"{path}.name", f'"{name}" again', "each needs its own name")
-        change = _configuration(problems, path, name, patch)
-        if not (change.flags or change.environment or change.cpus):
-            problems.add(path, "it changes nothing", "flags, environment or cpus")
-        found.append(_merged(baseline, change))
-    return tuple(found)
-
-
-def _configuration(
-    problems: _Problems, path: str, name: str, data: dict[str, Any]
-) -> Configuration:
-    flags = data.get("flags")
-    environment = data.get("environment")
-    cpus = data.get("cpus")
-    good_flags: dict[str, str | int | float | bool | None] = {}
-    for key, value in (flags if isinstance(flags, dict) else {}).items():
-        if isinstance(value, str | int | float | bool):
-            good_flags[key.removeprefix("--").replace("_", "-")] = value
-        else:
-            do = "Write a table or list as a JSON string"
-            problems.add(f"{path}.flags.{key}", _shown(value), "text or a number", do)
-    good_environment: dict[str, str] = {}
-    for key, value in (environment if isinstance(environment, dict) else {}).items():
-        if not isinstance(value, str | int | float) or isinstance(value, bool):
-            problems.add(f"{path}.environment.{key}", _shown(value), "expected text")
-        elif _SECRET.search(key):
-            do = "Set it in stepscope's own environment: the server inherits it"
-            problems.add(f"{path}.environment.{key}", "looks like a secret", "", do)
-        else:
-            good_environment[key] = str(value)
-    return Configuration(
-        name=name,
-        flags=good_flags,
-        environment=good_environment,
-        cpus=cpus if isinstance(cpus, str) else None,
-    )
-
-
-def _merged(baseline: Configuration, change: Configuration) -> Configuration:
-    return Configuration(
-        name=change.name,
-        flags={**baseline.flags, **change.flags},
-        environment={**baseline.environment, **change.environment},
-        cpus=change.cpus or baseline.cpus,
-    )
-
-
-def _needs(problems: _Problems, data: dict[str, Any]) -> None:
-    engine = data.get("engine")
-    name = data.get("name")
-    if isinstance(name, str) and name.strip() and not _NAME.fullmatch(name):
-        problems.add("name", _shown(name), "letters, digits, . _ - only")
+def _needs(problems: Problems, data: Mapping[str, Any]) -> None:
+    """Check what one key asks of another."""
+    engine, name = data.get("engine"), data.get("name")
+    if isinstance(name, str) and name.strip() and not NAME.fullmatch(name):
+        expected = "expected up to 64 letters, digits, dots, dashes, underscores"
+        problems.add("name", shown(name), expected)
     if engine == "url":
         if "server" not in data:
-            problems.add("server", "missing", "engine url needs [server] base_url")
-        problems_with = ("baseline", "patch", "port", "executable")
-        for key in problems_with:
+            do = "Add [server] with base_url"
+            problems.add("server", "missing", "engine url needs its address", do)
+        for key in _BOOTS:
             if key in data:
-                found = "engine url boots nothing, so this has no effect"
-                problems.add(key, found, "", "Remove it")
-    elif "server" in data and engine is not None:
-        problems.add("server", f"engine {engine} boots its own server", "only for url")
+                problems.add(key, "engine url boots nothing", "", "Remove the key")
+    elif "server" in data and isinstance(engine, str):
+        do = 'Remove it, or write engine = "url"'
+        problems.add("server", "this engine is booted here", "only for url", do)
     if engine in ("vllm", "sglang", "llamacpp", "url") and "model" not in data:
-        problems.add("model", "missing", f"engine {engine} needs it")
+        expected = f"engine {engine} needs the model's name or path"
+        problems.add("model", "missing", expected)
+    if "iteration-details" in _list(data.get("capture")) and engine != "vllm":
+        problems.add("capture", "iteration-details", "only vllm can log them")
+    if "trace" in _list(data.get("capture")) and engine not in ("vllm", "sglang"):
+        problems.add("capture", "trace", "only vllm and sglang can be traced")
+    if engine == "embedded" and "executable" in data:
+        problems.add(
+            "executable", "the embedded engine brings its own", "", "Remove it"
+        )
+    _secrets(problems, data)
+
+
+def _secrets(problems: Problems, data: Mapping[str, Any]) -> None:
+    key = data.get("api_key_env")
+    if isinstance(key, str) and key.strip() and not _VARIABLE.fullmatch(key):
+        expected = "expected the name of an environment variable, not its value"
+        problems.add("api_key_env", "no variable name", expected)
+    server = data.get("server")
+    for name in ("base_url", "metrics_url"):
+        url = server.get(name) if isinstance(server, dict) else None
+        if isinstance(url, str) and TABLES["server"][name].check(url) is None:
+            parts = urlsplit(url)
+            if parts.username is not None or parts.password is not None:
+                do = "Use api_key_env"
+                problems.add(f"server.{name}", "it holds a user or password", "", do)
+            if name == "base_url" and (parts.query or parts.fragment):
+                problems.add("server.base_url", "it has a query", "expected a base")
+    for path in ("model", "served_model_name", "host", "gpu", "model_config"):
+        if holds_secret(data.get(path)):
+            problems.add(path, "it holds a secret", "expected none in a recipe")
+    words = data.get("executable")
+    if any(holds_secret(w) for w in (words if isinstance(words, list) else [words])):
+        problems.add("executable", "it holds a secret", "expected none in a recipe")
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
+
+
+def _workload_fits(
+    problems: Problems,
+    data: Mapping[str, Any],
+    concurrency: tuple[tuple[int, int], ...],
+) -> None:
     workload = data.get("workload")
-    if isinstance(workload, dict) and {"waves", "n_prompts"} <= set(workload):
-        problems.add("workload.n_prompts", "waves is given too", "one of the two")
+    if not isinstance(workload, dict):
+        return
+    if "n_prompts" in workload and "waves" in workload:
+        do = "Keep waves for whole waves, n_prompts for a fixed number"
+        problems.add("workload.n_prompts", "given beside waves", "one of the two", do)
+    most = max((c for c, _ in concurrency), default=1)
+    n_prompts = workload.get("n_prompts")
+    if isinstance(n_prompts, int) and 1 <= n_prompts < most:
+        found = f"{n_prompts} prompts can not keep {most} in flight"
+        do = "Use waves = 2"
+        problems.add("workload.n_prompts", found, f"expected at least {most}", do)
+    waves = workload.get("waves")
+    if isinstance(waves, int) and waves <= MOST < waves * most:
+        found = f"{waves} waves of {most} requests"
+        problems.add("workload.waves", found, f"expected at most {MOST} requests")
 
 
 def _recipe(
-    data: dict[str, Any],
+    data: Mapping[str, Any],
     concurrency: tuple[tuple[int, int], ...],
     configurations: tuple[Configuration, ...],
 ) -> Recipe:
+    """Build the records; everything was checked before."""
+    given = {k: v for k, v in data.items() if k not in TABLES and k != "patch"}
+    command = given.pop("executable", None)
+    words = (command,) if isinstance(command, str) else command and tuple(command)
+    capture = tuple(given.pop("capture", ()))
     workload = dict(data["workload"])
-    timeouts: dict[str, Any] = {
-        key: float(workload.pop(key))
+    workload.pop("concurrency")
+    timeouts = {
+        key: workload.pop(key)
         for key in ("request_timeout_s", "stall_timeout_s")
         if key in workload
     }
-    workload.pop("concurrency")
-    server = data.get("server")
-    plain = (
-        "name", "engine", "served_model_name", "host", "port", "api_key_env",
-        "model_config", "gpu",
-    )  # fmt: skip
-    given = {key: data[key] for key in plain if key in data}
-    if "executable" in data:
-        given["executable"] = tuple(data["executable"])
-    if "capture" in data:
-        given["capture"] = tuple(data["capture"])
-    if "readiness_timeout_s" in data:
-        given["readiness_timeout_s"] = float(data["readiness_timeout_s"])
+    server = dict(data["server"]) if "server" in data else None
+    if server is not None:
+        server["base_url"] = server["base_url"].rstrip("/")
+        server["pids"] = tuple(server.get("pids", ()))
+    given.setdefault("model", None)
     return Recipe(
-        model=data.get("model"),
         configurations=configurations,
-        sweep=Sweep(concurrency=concurrency, **workload),
+        sweep=Sweep(concurrency=concurrency, **_floats(workload, "temperature")),
         warm_up=WarmUp(**data.get("warm_up", {})),
-        telemetry=Telemetry(
-            **{k: float(v) for k, v in data.get("telemetry", {}).items()}
-        ),
-        cost=Cost(**data["cost"]) if "cost" in data else None,
-        server=_probe(server) if server else None,
-        **given,
-        **timeouts,
+        telemetry=Telemetry(**_floats(data.get("telemetry", {}), "_s")),
+        cost=Cost(**_floats(data["cost"], "_hour", "_gib")) if "cost" in data else None,
+        server=Probe(**server) if server else None,
+        executable=words,
+        capture=capture,
+        **_floats({**given, **timeouts}, "_s"),
     )
 
 
-def _probe(data: dict[str, Any]) -> Probe:
-    return Probe(
-        base_url=data["base_url"].rstrip("/"),
-        log_file=data.get("log_file"),
-        pids=tuple(data.get("pids", ())),
-        metrics_url=data.get("metrics_url"),
-    )
+def _floats(table: Mapping[str, Any], *endings: str) -> dict[str, Any]:
+    """Return the table with whole numbers under such keys as floats."""
+    return {
+        k: float(v) if k.endswith(endings) and isinstance(v, int) else v
+        for k, v in table.items()
+    }

@@ -5,6 +5,7 @@ from typing import Literal
 import msgspec
 
 Engine = Literal["vllm", "sglang", "llamacpp", "url", "embedded"]
+ServedEngine = Literal["vllm", "sglang", "llamacpp"]
 Endpoint = Literal["/v1/completions", "/v1/chat/completions"]
 Dataset = Literal["random"]
 
@@ -85,16 +86,25 @@ class Configuration(
 
 
 class Probe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where an already running server keeps what a local one would show."""
+    """Where an already running server keeps what a local one would show.
+
+    ``engine`` names what runs there, so that its log, metrics and processes can be
+    read; None: not known.
+    """
 
     base_url: str
+    engine: ServedEngine | None = None
     log_file: str | None = None
     pids: tuple[int, ...] = ()
     metrics_url: str | None = None
 
 
 class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The workload points: each concurrency with its number of repeats."""
+    """The workload points: each concurrency with its number of repeats.
+
+    ``n_prompts`` replaces whole ``waves`` where it is given. ``ignore_eos`` False is
+    for servers that refuse the field: answers may then end early.
+    """
 
     concurrency: tuple[tuple[int, int], ...]
     input_tokens: int
@@ -104,13 +114,18 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     dataset: Dataset = "random"
     endpoint: Endpoint = "/v1/completions"
     seed: int = 0
+    ignore_eos: bool = True
+    temperature: float | None = None
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Blocks of whole waves before the first measured cell."""
+    """Blocks of one whole wave before the first measured cell of a launch.
+
+    ``concurrency`` None: the highest that is measured.
+    """
 
     concurrency: int | None = None
-    blocks: int = 2
+    blocks: int = 6
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -121,7 +136,11 @@ class Telemetry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to run. ``configurations[0]`` is the baseline."""
+    """What to run. ``configurations[0]`` is the baseline.
+
+    ``n_launches`` is how often each configuration's server is started: launches, not
+    requests, are what repeats.
+    """
 
     name: str
     engine: Engine
@@ -143,6 +162,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     api_key_env: str | None = None
     model_config: str | None = None
     gpu: str | None = None
+    n_launches: int = 1
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,83 +1,124 @@
-"""The form of a recipe: tables, keys, types. One place to add a key."""
+"""The form of a recipe: tables, keys, types, defaults live in the records.
 
+One place to add a key. A check returns None for a good value and otherwise says what
+is expected.
+"""
+
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from urllib.parse import urlsplit
 
-Check = Callable[[Any], str | None]
+Check = Callable[[object], str | None]
+
+#: Nothing in a recipe counts higher; beyond it a number is a slip of the hand.
+MOST = 1_000_000
 
 
 def is_text(value: object) -> str | None:
-    """Accept a non-empty string."""
-    if isinstance(value, str) and value.strip():
+    """Accept a non-empty string of one line."""
+    if isinstance(value, str) and value.strip() and value.isprintable():
         return None
-    return "a non-empty string"
+    return "text in one line"
+
+
+def is_text_list(value: object) -> str | None:
+    """Accept a non-empty list of non-empty strings."""
+    if isinstance(value, list) and value and all(is_text(v) is None for v in value):
+        return None
+    return "a list of texts"
+
+
+def is_command(value: object) -> str | None:
+    """Accept a path, or the words of a command as a list."""
+    if isinstance(value, list):
+        return is_text_list(value)
+    if is_text(value) is None and len(str(value).split()) == 1:
+        return None
+    return 'a path, or a list of words such as ["python3", "-m", "vllm"]'
+
+
+def is_flag(value: object) -> str | None:
+    """Accept true or false."""
+    return None if isinstance(value, bool) else "true or false"
 
 
 def is_positive_int(value: object) -> str | None:
-    """Accept an integer of at least 1."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
-        return None
-    return "a whole number of at least 1"
+    """Accept a whole number from 1 to ``MOST``."""
+    return None if _whole(value, 1, MOST) else f"a whole number from 1 to {MOST}"
 
 
 def is_count(value: object) -> str | None:
-    """Accept an integer of at least 0."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
-        return None
-    return "a whole number of at least 0"
+    """Accept a whole number from 0 to ``MOST``."""
+    return None if _whole(value, 0, MOST) else f"a whole number from 0 to {MOST}"
 
 
-def is_positive(value: object) -> str | None:
-    """Accept a finite number above 0."""
-    if _number(value) and 0 < float(str(value)) < float("inf"):
-        return None
-    return "a number above 0"
+def is_few(value: object) -> str | None:
+    """Accept a whole number from 1 to 100."""
+    return None if _whole(value, 1, 100) else "a whole number from 1 to 100"
 
 
-def is_price(value: object) -> str | None:
-    """Accept a finite number of at least 0."""
-    if _number(value) and 0 <= float(str(value)) < float("inf"):
-        return None
-    return "a number of at least 0"
+def is_blocks(value: object) -> str | None:
+    """Accept a whole number from 0 to 1000."""
+    return None if _whole(value, 0, 1000) else "a whole number from 0 to 1000"
 
 
 def is_port(value: object) -> str | None:
     """Accept a TCP port."""
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 65535:
-        return None
-    return "a port from 1 to 65535"
-
-
-def is_table(value: object) -> str | None:
-    """Accept a table."""
-    return None if isinstance(value, dict) else "a table"
-
-
-def is_text_list(value: object) -> str | None:
-    """Accept a non-empty list of strings."""
-    if isinstance(value, list) and value and all(isinstance(v, str) for v in value):
-        return None
-    return "a list of strings"
+    return None if _whole(value, 1, 65535) else "a port from 1 to 65535"
 
 
 def is_pid_list(value: object) -> str | None:
     """Accept a list of process ids."""
-    if isinstance(value, list) and all(is_positive_int(v) is None for v in value):
+    if isinstance(value, list) and all(_whole(v, 1, 1 << 22) for v in value):
         return None
     return "a list of process ids"
 
 
-def is_url(value: object) -> str | None:
-    """Accept an http or https address."""
-    if isinstance(value, str) and value.startswith(("http://", "https://")):
+def is_seconds(value: object) -> str | None:
+    """Accept seconds above 0, at most a week."""
+    number = _number(value)
+    if number is not None and 0 < number <= 7 * 86400:
         return None
-    return 'an address such as "http://127.0.0.1:8000"'
+    return "seconds above 0 and at most a week"
+
+
+def is_interval(value: object) -> str | None:
+    """Accept a sampling interval, seconds."""
+    number = _number(value)
+    if number is not None and 0.01 <= number <= 60:
+        return None
+    return "seconds from 0.01 to 60"
+
+
+def is_amount(value: object) -> str | None:
+    """Accept a number of at least 0."""
+    number = _number(value)
+    if number is not None and number >= 0:
+        return None
+    return "a number of at least 0"
+
+
+def is_url(value: object) -> str | None:
+    """Accept an http or https address with a host."""
+    try:
+        parts = urlsplit(value if isinstance(value, str) else "")
+        good = parts.scheme in ("http", "https") and bool(parts.hostname)
+        # Reading the port checks it.
+        good = good and parts.port != 0 and is_text(value) is None
+    except ValueError:
+        good = False
+    return None if good else 'an address such as "http://127.0.0.1:8000"'
 
 
 def is_list(value: object) -> str | None:
     """Accept a non-empty list."""
     return None if isinstance(value, list) and value else "a non-empty list"
+
+
+def is_table(value: object) -> str | None:
+    """Accept a table."""
+    return None if isinstance(value, dict) else "a table"
 
 
 def is_cpus(value: object) -> str | None:
@@ -88,7 +129,7 @@ def is_cpus(value: object) -> str | None:
 
 
 def one_of(*words: str) -> Check:
-    """Accept one of ``words``."""
+    """Return a check that accepts one of ``words``."""
 
     def check(value: object) -> str | None:
         return None if value in words else "one of " + ", ".join(words)
@@ -96,22 +137,45 @@ def one_of(*words: str) -> Check:
     return check
 
 
+def some_of(*words: str) -> Check:
+    """Return a check that accepts a list of ``words``."""
+
+    def check(value: object) -> str | None:
+        if isinstance(value, list) and all(v in words for v in value):
+            return None
+        return "a list of " + ", ".join(words)
+
+    return check
+
+
 def cpu_set(text: str) -> frozenset[int] | None:
-    """Return the processors that ``0-3,8`` names, or None where it names none."""
+    """Return the processors that ``0-3,8`` names; None where it names none."""
     found: set[int] = set()
     for part in text.split(","):
         low, dash, high = part.strip().partition("-")
-        if not low.isdecimal() or (dash and not high.isdecimal()):
+        ends = [low, high] if dash else [low, low]
+        # No machine numbers its processors with more digits; int() of more is slow.
+        if not all(e.isascii() and e.isdigit() and len(e) <= 4 for e in ends):
             return None
-        last = int(high) if dash else int(low)
-        if last < int(low) or last > 1 << 14:
+        first, last = int(ends[0]), int(ends[1])
+        if last < first:
             return None
-        found.update(range(int(low), last + 1))
-    return frozenset(found) or None
+        found.update(range(first, last + 1))
+    return frozenset(found)
 
 
-def _number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _whole(value: object, low: int, high: int) -> bool:
+    return (
+        isinstance(value, int) and not isinstance(value, bool) and low <= value <= high
+    )
+
+
+def _number(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    if isinstance(value, int) and abs(value) > 1 << 53:
+        return None
+    return float(value) if math.isfinite(value) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,20 +187,22 @@ class Key:
 
 
 ENGINES = ("vllm", "sglang", "llamacpp", "url", "embedded")
+CAPTURES = ("trace", "iteration-details")
 
 TOP: dict[str, Key] = {
     "name": Key(is_text, required=True),
     "engine": Key(one_of(*ENGINES), required=True),
     "model": Key(is_text),
     "served_model_name": Key(is_text),
-    "executable": Key(is_text_list),
-    "host": Key(is_text),
-    "port": Key(is_port),
-    "readiness_timeout_s": Key(is_positive),
-    "capture": Key(is_text_list),
-    "api_key_env": Key(is_text),
     "model_config": Key(is_text),
     "gpu": Key(is_text),
+    "executable": Key(is_command),
+    "host": Key(is_text),
+    "port": Key(is_port),
+    "n_launches": Key(is_few),
+    "readiness_timeout_s": Key(is_seconds),
+    "capture": Key(some_of(*CAPTURES)),
+    "api_key_env": Key(is_text),
     "server": Key(is_table),
     "baseline": Key(is_table),
     "patch": Key(is_list),
@@ -152,9 +218,12 @@ CONFIGURATION: dict[str, Key] = {
     "cpus": Key(is_cpus),
 }
 
+PATCH: dict[str, Key] = {"name": Key(is_text, required=True), **CONFIGURATION}
+
 TABLES: dict[str, dict[str, Key]] = {
     "server": {
         "base_url": Key(is_url, required=True),
+        "engine": Key(one_of("vllm", "sglang", "llamacpp")),
         "log_file": Key(is_text),
         "pids": Key(is_pid_list),
         "metrics_url": Key(is_url),
@@ -162,29 +231,29 @@ TABLES: dict[str, dict[str, Key]] = {
     "baseline": CONFIGURATION,
     "workload": {
         "dataset": Key(one_of("random")),
+        "endpoint": Key(one_of("/v1/completions", "/v1/chat/completions")),
         "input_tokens": Key(is_positive_int, required=True),
         "output_tokens": Key(is_positive_int, required=True),
         "concurrency": Key(is_list, required=True),
         "waves": Key(is_positive_int),
         "n_prompts": Key(is_positive_int),
-        "endpoint": Key(one_of("/v1/completions", "/v1/chat/completions")),
         "seed": Key(is_count),
-        "request_timeout_s": Key(is_positive),
-        "stall_timeout_s": Key(is_positive),
+        "ignore_eos": Key(is_flag),
+        "temperature": Key(is_amount),
+        "request_timeout_s": Key(is_seconds),
+        "stall_timeout_s": Key(is_seconds),
     },
-    "warm_up": {"concurrency": Key(is_positive_int), "blocks": Key(is_count)},
+    "warm_up": {"concurrency": Key(is_positive_int), "blocks": Key(is_blocks)},
     "telemetry": {
-        "interval_s": Key(is_positive),
-        "metrics_interval_s": Key(is_positive),
+        "interval_s": Key(is_interval),
+        "metrics_interval_s": Key(is_interval),
     },
     "cost": {
-        "usd_per_gpu_hour": Key(is_price),
+        "usd_per_gpu_hour": Key(is_amount),
         "n_gpus": Key(is_count),
-        "usd_per_core_hour": Key(is_price),
+        "usd_per_core_hour": Key(is_amount),
         "n_cores": Key(is_count),
-        "usd_per_gib_hour": Key(is_price),
-        "memory_gib": Key(is_price),
+        "usd_per_gib_hour": Key(is_amount),
+        "memory_gib": Key(is_amount),
     },
 }
-
-PATCH: dict[str, Key] = {"name": Key(is_text, required=True), **CONFIGURATION}
