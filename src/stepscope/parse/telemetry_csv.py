@@ -5,7 +5,7 @@ Law: a cell that is empty, ``[N/A]``, ``[Not Supported]`` or no number is None, 
 """
 
 import csv
-import datetime
+import datetime as dt
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -184,7 +184,7 @@ def _read(
 
 def _column(name: str) -> str:
     """Return a column's name without its unit, such as ``power.draw [W]``."""
-    return name.split("[")[0].strip().lower()
+    return name.split("[", maxsplit=1)[0].strip().lower()
 
 
 def _gpu_sample(at_ns: int, cells: dict[str, str]) -> GpuSample:
@@ -221,9 +221,7 @@ def _smi_ns(text: str) -> int | None:
         return _unix_ns(text)
     year, month, day, hour, minute, second = (int(hit[n]) for n in range(1, 7))
     try:
-        whole = datetime.datetime(
-            year, month, day, hour, minute, second, tzinfo=datetime.UTC
-        )
+        whole = dt.datetime(year, month, day, hour, minute, second, tzinfo=dt.UTC)
     except ValueError:
         return None
     fraction = (hit[7] or "0").ljust(9, "0")

@@ -140,12 +140,10 @@ def _failed(raw: dict[str, Any]) -> int:
 
 def _requests(raw: dict[str, Any]) -> tuple[Request, ...]:
     """Return the requests in order of sending; none without ``--save-detailed``."""
-    lists = {key: raw.get(key) for key in _LISTS}
-    if lists["ttfts"] is None or lists["itls"] is None:
+    # Old files have no start_times: then nothing says when a request was sent.
+    if any(raw.get(key) is None for key in ("ttfts", "itls", "start_times")):
         return ()
-    if lists["start_times"] is None:
-        # Before start_times were written nothing says when a request was sent.
-        return ()
+    lists: dict[str, list[Any]] = {key: _list(raw, key) for key in _LISTS}
     n = _length(lists)
     errors = raw.get("errors")
     if not isinstance(errors, list) or len(errors) != n:
@@ -166,12 +164,15 @@ def _requests(raw: dict[str, Any]) -> tuple[Request, ...]:
     return tuple(sorted(found, key=lambda request: request.sent_at_ns))
 
 
-def _length(lists: dict[str, Any]) -> int:
-    lengths = {}
-    for key, values in lists.items():
-        if not isinstance(values, list):
-            raise ValueError(f"key {key}: {_seen(values)}; a list is needed")  # noqa: TRY004
-        lengths[key] = len(values)
+def _list(raw: dict[str, Any], key: str) -> list[Any]:
+    values = raw.get(key)
+    if not isinstance(values, list):
+        raise ValueError(f"key {key}: {_seen(values)}; a list is needed")  # noqa: TRY004
+    return values
+
+
+def _length(lists: dict[str, list[Any]]) -> int:
+    lengths = {key: len(values) for key, values in lists.items()}
     if len(set(lengths.values())) != 1:
         raise ValueError(
             "its lists differ in length: "

@@ -107,7 +107,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """One server start.
 
     ``ready`` is False for a boot that failed; ``exit_code`` is negative for a signal.
-    ``log_path`` is relative to the run directory.
+    ``log_path`` is relative to the run directory. ``log_offset_ns`` turns the log's own
+    clock (``LogEvent.at_s``) into instants of the timeline; None: to be found from
+    ``started_at_ns`` and ``stopped_at_ns``.
     """
 
     name: str
@@ -125,6 +127,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     failure: str | None = None
     log_path: str | None = None
     log: ServerLog | None = None
+    log_offset_ns: int | None = None
     probe: dict[str, str | int | float | bool | None] = {}
 
 

@@ -1,0 +1,44 @@
+"""A cell whose requests are there and whose record is not: killed before it was put."""
+
+import re
+
+from stepscope.findings import Finding
+from stepscope.recipe.records import Workload
+from stepscope.run.requests import Request
+from stepscope.run.run import Cell, Launch
+
+#: How recipe expansion names cells: ``<configuration>-c<concurrency>-r<repeat>``.
+_NAME = re.compile(r"(?P<configuration>.+)-c(?P<concurrency>\d+)-r(?P<repeat>\d+)")
+_WARM_UP = re.compile(r"(?P<configuration>.+)-warm\d+")
+
+
+def stray_cell(
+    name: str, requests: tuple[Request, ...], launches: tuple[Launch, ...]
+) -> tuple[Cell, Finding]:
+    """Return an interrupted cell with what its name says, and the finding for it."""
+    measured, warm_up = _NAME.fullmatch(name), _WARM_UP.fullmatch(name)
+    hit = measured or warm_up
+    configuration = hit["configuration"] if hit else name
+    of_it = [launch for launch in launches if launch.configuration == configuration]
+    cell = Cell(
+        name=name,
+        configuration=configuration,
+        launch=of_it[-1].name if of_it else f"{configuration}-l0",
+        workload=Workload(
+            concurrency=int(measured["concurrency"]) if measured else None,
+            n_prompts=len(requests),
+        ),
+        repeat=int(measured["repeat"]) if measured else 0,
+        warm_up=warm_up is not None,
+        status="interrupted",
+        requests=requests,
+    )
+    finding = Finding(
+        code="interrupted-cell",
+        severity="warning",
+        message=f"{len(requests)} requests were kept, but the run was killed before"
+        " what was asked of this cell was written down; its name was read instead.",
+        hint="Resume the run.",
+        cell=name,
+    )
+    return cell, finding
