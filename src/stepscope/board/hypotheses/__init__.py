@@ -1,0 +1,1 @@
+"""One module for each candidate cause, or for causes that one measurement decides."""

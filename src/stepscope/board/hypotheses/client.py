@@ -1,0 +1,173 @@
+"""client: the load client, not the server, sets the times that it reports."""
+
+from stepscope.board.opinion import (
+    GAP_OK_PCT,
+    GAP_VOID_PCT,
+    UNMERGED,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
+from stepscope.board.view import CellView
+
+#: Share of gaps below a tenth of the step that convicts a reader; a sound reader of
+#: unmerged chunks shows next to none, since two steps can not be that close.
+_BUNCHED_PCT = 5.0
+
+
+def _gap(view: CellView) -> Opinion | None:
+    result = view.result
+    if result is None or result.client_tpot_error_pct is None:
+        return None
+    gap = result.client_tpot_error_pct
+    if abs(gap) <= GAP_OK_PCT:
+        return Opinion(
+            status="ruled-out",
+            share_pct=max(gap, 0.0),
+            evidence=(
+                seen(
+                    view,
+                    "client TPOT over the server's own",
+                    gap,
+                    "%",
+                    "both stamp the same tokens and agree, so the client did not"
+                    " lengthen TPOT; says nothing of sends that came late",
+                ),
+            ),
+        )
+    return Opinion(
+        status="standing",
+        evidence=(
+            seen(
+                view,
+                "client TPOT over the server's own",
+                gap,
+                "%",
+                "lost between the frontend's stamp and the client's; the gap alone"
+                " does not say which of the two is late",
+            ),
+        ),
+    )
+
+
+def _late_reader(view: CellView) -> Opinion | None:
+    result = view.result
+    if result is None or result.client_tpot_error_pct is None:
+        return None
+    chunks, gap = result.chunks_per_token, result.client_tpot_error_pct
+    if chunks is None or chunks < UNMERGED or gap <= GAP_VOID_PCT:
+        return None
+    bunched = view.short_gap_pct()
+    if bunched is None or bunched < _BUNCHED_PCT:
+        return None
+    return Opinion(
+        status="supported",
+        share_pct=100 * gap / (100 + gap),
+        headline=f"the client reads late ({gap:.0f} % above the server's TPOT)",
+        evidence=(
+            seen(
+                view,
+                "chunks a token",
+                chunks,
+                "",
+                "the server sent its tokens one by one, so it did not lag",
+            ),
+            seen(
+                view,
+                "gaps below a tenth of the step",
+                bunched,
+                "%",
+                "chunks that left a step apart share a stamp: the client woke late;"
+                " a network that holds packets back would look the same",
+            ),
+        ),
+    )
+
+
+def _own_health(view: CellView) -> Opinion | None:
+    health = view.cell.client if view.cell is not None else None
+    if health is None or view.result is None:
+        return None
+    tpot = view.result.server_tpot_ms or view.result.tpot_ms.mean
+    delay = health.delay_ms.mean if health.delay_ms is not None else None
+    if health.stamps != "kernel" or delay is None or not tpot:
+        return None
+    # The arrival stamps are the kernel's, so what the process adds is measured.
+    sure = (health.unstamped_pct or 0.0) <= 1.0
+    item = seen(
+        view,
+        "delay between the kernel's stamp and the client's read",
+        delay,
+        "ms",
+        f"mean over all reads, beside a TPOT of {tpot:.3g} ms; arrivals are stamped"
+        " by the kernel, so it is not in the latencies but it holds back sends",
+    )
+    if health.verdict == "limited" and delay > tpot * GAP_VOID_PCT / 100:
+        return Opinion(
+            status="supported",
+            share_pct=None,
+            headline="the client can not keep up",
+            evidence=(
+                item,
+                seen(
+                    view,
+                    "client's own verdict",
+                    health.verdict,
+                    "",
+                    "; ".join(health.reasons) or "no reason recorded",
+                ),
+            ),
+        )
+    if health.verdict == "ok" and sure and delay <= tpot * GAP_OK_PCT / 100:
+        return Opinion(
+            status="ruled-out", share_pct=100 * delay / tpot, evidence=(item,)
+        )
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _would_decide(view: CellView) -> str:
+    if view.result is not None and view.result.server_tpot_ms is None:
+        return (
+            "The server's own TPOT beside the client's: scrape /metrics before and"
+            " after the cell, with a client that stamps arrivals in the kernel"
+            " (stepscope run does both)."
+        )
+    return (
+        "The same cell from a client with kernel stamps and more processes"
+        " (stepscope run, or stepscope bench against the running server)."
+    )
+
+
+CLIENT = Hypothesis(
+    id="client",
+    claim="The load client, not the server, sets the times it reports.",
+    rules=(
+        Rule(
+            name="late-reader",
+            measurement="client TPOT, server TPOT, chunks a token, chunk arrivals",
+            threshold=f"supported: gap above {GAP_VOID_PCT:.0f} %, chunks a token at"
+            f" least {UNMERGED}, {_BUNCHED_PCT:.0f} % of gaps below a tenth of a step"
+            " (gap: design; the rest: two steps can not be that close)",
+            blind="a network that holds packets back",
+            test=_late_reader,
+        ),
+        Rule(
+            name="own-health",
+            measurement="kernel stamp against read, of every chunk",
+            threshold=f"supported: mean delay above {GAP_VOID_PCT:.0f} % of TPOT and"
+            f" verdict limited; ruled out: within {GAP_OK_PCT:.0f} % and verdict ok",
+            blind="a network between server and client",
+            test=_own_health,
+        ),
+        Rule(
+            name="gap",
+            measurement="client TPOT against the server's own",
+            threshold=f"ruled out: within {GAP_OK_PCT:.0f} %; a larger gap alone"
+            " decides nothing",
+            blind="sends that came late; TTFT",
+            test=_gap,
+        ),
+    ),
+    would_decide=_would_decide,
+)

@@ -1,0 +1,161 @@
+"""compute: arithmetic takes the step; on a CPU engine, the CPU itself."""
+
+from stepscope.board.hypotheses.bandwidth import idle_bound
+from stepscope.board.opinion import AT_MOST_PCT, Hypothesis, Opinion, Rule, seen
+from stepscope.board.records import Evidence
+from stepscope.board.view import CellView
+
+#: Tensor pipes reach about three quarters of their peak in the best dense kernels.
+_TENSOR_LIMIT_PCT = 60.0
+_TENSOR_LOW_PCT = 30.0
+#: Above it the SMs are occupied, perhaps by arithmetic that is not on tensor pipes.
+_SM_LOW_PCT = 50.0
+
+#: Busy share of the one thread that computes; below it something else is waited for.
+_THREAD_BUSY_PCT = 90.0
+#: CPU of the whole process beyond its busiest thread that is still "one thread".
+_OTHERS_PCT = 20.0
+_ROLES = ("server", "engine-core", "worker")
+
+
+def _tensor_counter(view: CellView) -> Opinion | None:
+    telemetry = view.telemetry
+    if telemetry is None or telemetry.tensor_pct is None:
+        return None
+    tensor, active = telemetry.tensor_pct, telemetry.sm_active_pct
+    item = seen(
+        view,
+        "tensor counter",
+        tensor,
+        "% of peak",
+        "GPM over the telemetry window, prefill included; blind to arithmetic off the"
+        " tensor pipes",
+    )
+    if tensor >= _TENSOR_LIMIT_PCT:
+        return Opinion(
+            status="supported",
+            share_pct=min(tensor, 100.0),
+            headline=f"arithmetic (tensor pipes at {tensor:.0f} % of peak)",
+            evidence=(item,),
+        )
+    if tensor < _TENSOR_LOW_PCT and active is not None:
+        sm = seen(
+            view,
+            "SM activity",
+            active,
+            "%",
+            "a warp was resident: it may compute or wait for memory",
+        )
+        low = active < _SM_LOW_PCT
+        return Opinion(
+            status="ruled-out" if low else "standing",
+            share_pct=active if low else None,
+            evidence=(item, sm),
+        )
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _one_thread(view: CellView) -> Opinion | None:
+    telemetry = view.telemetry
+    if (
+        view.has_gpu is not False
+        or view.result is None
+        or view.result.telemetry is None
+    ):
+        return None
+    # Host figures come from cumulative CPU times: the count of GPU samples is moot.
+    telemetry = telemetry or view.result.telemetry
+    for role in _ROLES:
+        total = telemetry.process_cpu_pct.get(role)
+        thread = telemetry.busiest_thread_cpu_pct.get(role)
+        if total is None:
+            continue
+        if thread is None:
+            return Opinion(status="standing", evidence=(_process(view, role, total),))
+        return _judge_thread(view, role, total, thread)
+    return None
+
+
+def _judge_thread(
+    view: CellView, role: str, total: float, thread: float
+) -> Opinion | None:
+    item = seen(
+        view,
+        f"busiest thread of the {role} process",
+        thread,
+        "% of a core",
+        "CPU time, waiting left out: it does not tell arithmetic from stalls on"
+        " memory, nor the model from the loop around it",
+    )
+    whole = _process(view, role, total)
+    alone = total - thread <= _OTHERS_PCT
+    if thread >= _THREAD_BUSY_PCT and alone:
+        return Opinion(
+            status="supported",
+            share_pct=min(thread, 100.0),
+            headline="the server's own CPU (its one busy thread uses"
+            f" {min(thread, 100):.0f} % of a core)",
+            evidence=(item, whole),
+        )
+    if total < AT_MOST_PCT:
+        return Opinion(status="ruled-out", share_pct=total, evidence=(whole,))
+    # Several busy threads may spin at barriers, which reads as work.
+    return Opinion(status="standing", evidence=(item, whole))
+
+
+def _process(view: CellView, role: str, total: float) -> Evidence:
+    return seen(
+        view,
+        f"CPU of the {role} process",
+        total,
+        "% of a core",
+        "all its threads; threads that spin at a barrier read as busy",
+    )
+
+
+def _would_decide(view: CellView) -> str:
+    if view.has_gpu is False:
+        return (
+            "CPU time of the server's busiest thread with one compute thread, so that"
+            " spinning can not pass for work (stepscope run samples it for servers"
+            " that it starts); perf stat for arithmetic against memory stalls."
+        )
+    return (
+        "The tensor and SM counters of the same launch: sample GPM (stepscope run"
+        " does where the driver offers it; stepscope doctor says whether)."
+    )
+
+
+COMPUTE = Hypothesis(
+    id="compute",
+    claim="Arithmetic takes the larger part of the step; on a CPU engine: the server's"
+    " own CPU time.",
+    rules=(
+        Rule(
+            name="tensor-counter",
+            measurement="tensor and SM activity counters (GPM) inside the window",
+            threshold=f"supported: tensor at least {_TENSOR_LIMIT_PCT:.0f} % of peak;"
+            f" ruled out: tensor below {_TENSOR_LOW_PCT:.0f} % and SMs active below"
+            f" {_SM_LOW_PCT:.0f} %",
+            blind="arithmetic off the tensor pipes; short phases within a step",
+            test=_tensor_counter,
+        ),
+        Rule(
+            name="one-busy-thread",
+            measurement="CPU time of the server's threads, where no GPU takes part",
+            threshold=f"supported: one thread at {_THREAD_BUSY_PCT:.0f} % of a core or"
+            f" more and all others together within {_OTHERS_PCT:.0f} %; ruled out:"
+            f" the whole process below {AT_MOST_PCT:.0f} %",
+            blind="arithmetic against memory stalls; the model against its loop",
+            test=_one_thread,
+        ),
+        Rule(
+            name="idle-gpu",
+            measurement="GPU utilization inside the window",
+            threshold=f"ruled out: below {AT_MOST_PCT:.0f} %, with a sound window",
+            blind="everything while a kernel is resident",
+            test=idle_bound,
+        ),
+    ),
+    would_decide=_would_decide,
+)

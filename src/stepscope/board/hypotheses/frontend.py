@@ -1,0 +1,179 @@
+"""frontend: the API server is behind with taking or sending tokens."""
+
+from stepscope.board.opinion import (
+    GAP_OK_PCT,
+    GAP_VOID_PCT,
+    UNMERGED,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
+from stepscope.board.view import CellView
+
+_ROLES = ("api-server", "server")
+_CORE_PCT = 90.0
+
+
+def _merged_chunks(view: CellView) -> Opinion | None:
+    result = view.result
+    if result is None or result.chunks_per_token is None:
+        return None
+    chunks, gap = result.chunks_per_token, result.client_tpot_error_pct
+    if chunks >= UNMERGED or view.speculative is not False:
+        return None
+    merged = seen(
+        view,
+        "chunks a token",
+        chunks,
+        "",
+        "one step gives a sequence one token, yet chunks hold more: deltas waited in"
+        " the frontend and were merged",
+    )
+    if gap is not None and gap > GAP_VOID_PCT:
+        return Opinion(
+            status="supported",
+            share_pct=100 * gap / (100 + gap),
+            headline=f"the frontend sends late ({gap:.0f} % above its own TPOT)",
+            evidence=(
+                merged,
+                seen(
+                    view,
+                    "client TPOT over the server's own",
+                    gap,
+                    "%",
+                    "time lost after the frontend stamped the token",
+                ),
+            ),
+        )
+    return Opinion(status="standing", evidence=(merged,))
+
+
+def _nothing_lost(view: CellView) -> Opinion | None:
+    result = view.result
+    if result is None or view.speculative is not False:
+        return None
+    step, server = result.engine_step_ms, result.server_tpot_ms
+    gap, chunks = result.client_tpot_error_pct, result.chunks_per_token
+    if step is None or server is None or gap is None or chunks is None:
+        return None
+    behind = 100 * (server - step) / step
+    item = seen(
+        view,
+        "server TPOT over the engine's step period",
+        behind,
+        "%",
+        "the frontend's stamps against the engine's iterations; the period averages"
+        " all steps, TPOT weighs each by its sequences",
+    )
+    clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED
+    if abs(behind) <= GAP_VOID_PCT and clean:
+        return Opinion(
+            status="ruled-out",
+            share_pct=max(behind, 0.0) + max(gap, 0.0),
+            evidence=(
+                item,
+                seen(
+                    view, "client TPOT over the server's own", gap, "%", "sent on time"
+                ),
+                seen(view, "chunks a token", chunks, "", "nothing waited to be merged"),
+            ),
+        )
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _busy_core(view: CellView) -> Opinion | None:
+    telemetry = view.telemetry
+    if telemetry is None:
+        return None
+    for role in _ROLES[:1]:
+        cpu = telemetry.process_cpu_pct.get(role)
+        if cpu is not None and cpu >= _CORE_PCT:
+            return Opinion(
+                status="standing",
+                evidence=(
+                    seen(
+                        view,
+                        f"CPU of the {role} process",
+                        cpu,
+                        "% of a core",
+                        "near one core, which is what one Python process can use;"
+                        " alone it does not say that tokens waited",
+                    ),
+                ),
+            )
+    return None
+
+
+def _sending_side(view: CellView) -> Opinion | None:
+    result = view.result
+    if result is None or result.engine_step_ms is not None:
+        return None
+    gap, chunks = result.client_tpot_error_pct, result.chunks_per_token
+    if gap is None or chunks is None or abs(gap) > GAP_OK_PCT or chunks < UNMERGED:
+        return None
+    return Opinion(
+        status="standing",
+        evidence=(
+            seen(
+                view,
+                "chunks a token",
+                chunks,
+                "",
+                "the sending side keeps up; whether the frontend takes tokens late"
+                " from the engine is not visible in its own stamps",
+            ),
+        ),
+    )
+
+
+def _would_decide(view: CellView) -> str:
+    if view.run.engine == "vllm":
+        return (
+            "The engine's step period beside the frontend's stamps: add"
+            " --enable-logging-iteration-details to the server and repeat the cell"
+            " (stepscope run)."
+        )
+    return (
+        "Chunks a token, the server's own TPOT and the engine's step period for the"
+        " same cell (stepscope run samples all that the engine exposes)."
+    )
+
+
+FRONTEND = Hypothesis(
+    id="frontend",
+    claim="The API server is behind with taking tokens or with sending them.",
+    rules=(
+        Rule(
+            name="merged-chunks",
+            measurement="chunks a token, client TPOT against server TPOT",
+            threshold=f"supported: below {UNMERGED} without speculative decoding, and"
+            f" a gap above {GAP_VOID_PCT:.0f} %; merging alone means near its limit",
+            blind="servers that group tokens on purpose (stream interval)",
+            test=_merged_chunks,
+        ),
+        Rule(
+            name="nothing-lost",
+            measurement="engine step period, server TPOT, client TPOT, chunks a token",
+            threshold=f"ruled out: server TPOT within {GAP_VOID_PCT:.0f} % of the"
+            f" period, client within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED}",
+            blind="time to first token",
+            test=_nothing_lost,
+        ),
+        Rule(
+            name="busy-core",
+            measurement="CPU of the API server's process",
+            threshold=f"bears on it from {_CORE_PCT:.0f} % of a core",
+            blind="whether anything waited for it",
+            test=_busy_core,
+        ),
+        Rule(
+            name="sending-side",
+            measurement="client TPOT against server TPOT, chunks a token",
+            threshold="bears on it: sent on time and unmerged",
+            blind="tokens taken late from the engine",
+            test=_sending_side,
+        ),
+    ),
+    would_decide=_would_decide,
+)

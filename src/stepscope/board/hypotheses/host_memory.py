@@ -1,0 +1,115 @@
+"""host-memory: the host runs short, or the step fetches data that lives there."""
+
+from stepscope.board.hypotheses.kv_capacity import boot_cause
+from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
+from stepscope.board.view import CellView
+from stepscope.units import gib
+
+_ROOM_PCT = 80.0
+#: Words of flags that place weights, tables or KV in host memory.
+_OFFLOAD = ("offload", "swap", "lmcache", "hicache", "mmap", "n-gpu-layers", "ngl")
+_BOOT_CAUSES = ("host-oom-kill", "shm-exhausted")
+
+
+def _limit_gib(view: CellView) -> float | None:
+    limits = [
+        limit
+        for sample in view.run.samples.host[-1:]
+        for limit in (sample.cgroup_memory_limit_bytes, sample.memory_total_bytes)
+        if limit
+    ]
+    if not limits and view.run.machine.memory_bytes:
+        limits = [view.run.machine.memory_bytes]
+    return gib(min(limits)) if limits else None
+
+
+def _offloads(view: CellView) -> bool | None:
+    """Whether the server's command places data in host memory; None: unknown."""
+    command = view.launch.command if view.launch is not None else ()
+    if not command:
+        return None
+    flags = [word.lower() for word in command if word.startswith("-")]
+    return any(word in flag for flag in flags for word in _OFFLOAD)
+
+
+def _headroom(view: CellView) -> Opinion | None:
+    result = view.result
+    telemetry = result.telemetry if result is not None else None
+    limit = _limit_gib(view)
+    if telemetry is None or telemetry.host_memory_peak_gib is None or not limit:
+        return None
+    share = 100 * telemetry.host_memory_peak_gib / limit
+    item = seen(
+        view,
+        "highest host memory in the window, of the limit",
+        share,
+        "%",
+        f"{telemetry.host_memory_peak_gib:.3g} of {limit:.4g} GiB; swapping is not"
+        " sampled, and a cgroup's figure holds page cache",
+    )
+    offloads = _offloads(view)
+    if share >= _ROOM_PCT or view.has_gpu is not True:
+        room = view.has_gpu is False and share < _ROOM_PCT
+        return Opinion(
+            status="ruled-out" if room else "standing",
+            share_pct=0.0 if room else None,
+            evidence=(item,),
+        )
+    if offloads is False:
+        return Opinion(
+            status="ruled-out",
+            share_pct=0.0,
+            evidence=(
+                item,
+                seen(
+                    view,
+                    "flags that place data in host memory",
+                    "none",
+                    "",
+                    "in the server's command; defaults that offload by themselves are"
+                    " not seen",
+                ),
+            ),
+        )
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _boot(view: CellView) -> Opinion | None:
+    return boot_cause(view, _BOOT_CAUSES)
+
+
+def _would_decide(view: CellView) -> str:
+    if view.has_gpu is False:
+        return (
+            "Host memory and its limit sampled during the cell (stepscope run), and"
+            " the server's major page faults (/proc/PID/stat)."
+        )
+    return (
+        "Host memory and its limit, and PCIe traffic inside the window (stepscope run"
+        " samples all three); the server's command, to see what is offloaded."
+    )
+
+
+HOST_MEMORY = Hypothesis(
+    id="host-memory",
+    claim="The host runs short of memory, or the step fetches data that lives there.",
+    rules=(
+        Rule(
+            name="headroom",
+            measurement="host memory against its limit, and the server's command",
+            threshold=f"ruled out: below {_ROOM_PCT:.0f} % of the limit and nothing"
+            " offloaded (or no GPU that data could be fetched to)",
+            blind="swapping; defaults that offload by themselves",
+            test=_headroom,
+        ),
+        Rule(
+            name="boot",
+            measurement="the verdict on a boot that failed",
+            threshold="supported: the cause is " + " or ".join(_BOOT_CAUSES),
+            blind="what the step would have cost",
+            test=_boot,
+            of_cell=False,
+        ),
+    ),
+    would_decide=_would_decide,
+)

@@ -1,0 +1,172 @@
+"""kv-capacity: too little KV cache; requests wait or are computed again."""
+
+from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
+from stepscope.board.view import CellView
+
+_PREEMPTIONS = ("vllm:num_preemptions_total",)
+_USAGE = (
+    "vllm:kv_cache_usage_perc",
+    "vllm:gpu_cache_usage_perc",
+    "sglang:token_usage",
+)
+_WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
+_FULL_PCT = 95.0
+_ROOM_PCT = 80.0
+_BOOT_CAUSES = ("no-kv-memory", "kv-smaller-than-context")
+
+
+def _preemptions(view: CellView) -> Opinion | None:
+    count = view.counter_delta(*_PREEMPTIONS)
+    if count is None:
+        return None
+    item = seen(
+        view,
+        "preemptions during the cell",
+        count,
+        "",
+        "a preempted request loses its cache and is computed again",
+    )
+    if count > 0:
+        return Opinion(
+            status="supported",
+            evidence=(item,),
+            headline=f"KV cache ran out ({count:.0f} preemptions)",
+        )
+    # No preemption alone leaves requests that waited to be let in.
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _usage(view: CellView) -> Opinion | None:
+    usage = view.gauge(*_USAGE)
+    if len(usage) < 3:
+        return None
+    peak = 100 * max(usage)
+    waiting = view.gauge(*_WAITING)
+    item = seen(
+        view,
+        "highest KV usage in the window",
+        peak,
+        "%",
+        f"over {len(usage)} scrapes; a peak between two is not seen",
+    )
+    if peak >= _FULL_PCT and waiting and max(waiting) > 0:
+        return Opinion(
+            status="supported",
+            headline=f"KV cache is full ({peak:.0f} %) while requests wait",
+            evidence=(
+                item,
+                seen(
+                    view,
+                    "most requests waiting",
+                    float(max(waiting)),
+                    "",
+                    "sent, and not yet let in",
+                ),
+            ),
+        )
+    if peak < _ROOM_PCT:
+        return Opinion(status="ruled-out", share_pct=0.0, evidence=(item,))
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _demand(view: CellView) -> Opinion | None:
+    log = view.launch.log if view.launch is not None else None
+    workload = view.cell.workload if view.cell is not None else None
+    if log is None or not log.ledger.kv_tokens or workload is None:
+        return None
+    tokens_in, tokens_out = workload.input_tokens, workload.output_tokens
+    if workload.concurrency is None or tokens_in is None or tokens_out is None:
+        return None
+    per_rank = -(-workload.concurrency // view.run.layout.dp)
+    need = per_rank * (tokens_in + tokens_out)
+    share = 100 * need / log.ledger.kv_tokens
+    item = seen(
+        view,
+        "tokens that all requests in flight can hold, of the KV cache",
+        share,
+        "%",
+        f"{need} of {log.ledger.kv_tokens} tokens of one rank; models with several"
+        " kinds of cache pay a reserve for each request beside it",
+    )
+    if share < _ROOM_PCT:
+        return Opinion(status="ruled-out", share_pct=0.0, evidence=(item,))
+    return Opinion(status="standing", evidence=(item,))
+
+
+def boot_cause(view: CellView, causes: tuple[str, ...]) -> Opinion | None:
+    """Support a hypothesis with the verdict on a boot that failed for it."""
+    name = view.launch.name if view.launch is not None else None
+    for boot in view.analysis.boot:
+        if boot.launch != name or boot.ready:
+            continue
+        cause = boot.verdict.get("cause")
+        if cause in causes:
+            return Opinion(
+                status="supported",
+                headline=f"the server did not boot: {cause}",
+                evidence=(
+                    seen(
+                        view,
+                        "boot verdict",
+                        str(cause),
+                        "",
+                        str(boot.verdict.get("why") or "see the boot section"),
+                    ),
+                ),
+            )
+    return None
+
+
+def _boot(view: CellView) -> Opinion | None:
+    return boot_cause(view, _BOOT_CAUSES)
+
+
+def _would_decide(view: CellView) -> str:
+    if view.run.engine in ("vllm", "sglang"):
+        return (
+            "KV usage, waiting requests and preemptions scraped during the cell, and"
+            " the server log's KV size (stepscope run keeps all of these)."
+        )
+    return (
+        "The engine's KV size and its usage during the cell (stepscope run keeps the"
+        " server log and scrapes /metrics; this engine may expose neither)."
+    )
+
+
+KV_CAPACITY = Hypothesis(
+    id="kv-capacity",
+    claim="The KV cache is too small: requests wait or are computed again.",
+    rules=(
+        Rule(
+            name="usage",
+            measurement="KV usage and waiting requests, scraped inside the cell span",
+            threshold=f"supported: {_FULL_PCT:.0f} % full while requests wait; ruled"
+            f" out: below {_ROOM_PCT:.0f} % in three scrapes or more",
+            blind="peaks between scrapes",
+            test=_usage,
+        ),
+        Rule(
+            name="preemptions",
+            measurement="preemption counter before and after the cell",
+            threshold="supported: above zero; zero decides nothing alone",
+            blind="requests that wait to be let in",
+            test=_preemptions,
+        ),
+        Rule(
+            name="demand",
+            measurement="tokens of all requests in flight against the KV size",
+            threshold=f"ruled out: below {_ROOM_PCT:.0f} %",
+            blind="reserves of models with several kinds of cache",
+            test=_demand,
+        ),
+        Rule(
+            name="boot",
+            measurement="the verdict on a boot that failed",
+            threshold="supported: the cause is " + " or ".join(_BOOT_CAUSES),
+            blind="what the step would have cost",
+            test=_boot,
+            of_cell=False,
+        ),
+    ),
+    would_decide=_would_decide,
+)

@@ -1,0 +1,121 @@
+"""scheduler: the engine's own loop, between steps, sets the period."""
+
+import numpy as np
+
+from stepscope.board.opinion import (
+    AT_LEAST_PCT,
+    AT_MOST_PCT,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
+from stepscope.board.view import CellView
+
+#: An engine that waits this share of its period for a result leaves at most the
+#: rest to its own work.
+_WAITS_PCT = 90.0
+
+
+def elapsed_share_pct(view: CellView) -> float | None:
+    """Return the engine's wait for a result over its step period, percent.
+
+    Only iterations inside the cell span that hold no prefill count; fewer than 50
+    are no median of anything.
+    """
+    span = view.span_ns()
+    log = view.launch.log if view.launch is not None else None
+    step = view.result.engine_step_ms if view.result is not None else None
+    if span is None or log is None or not step:
+        return None
+    waits = [
+        event.numbers["elapsed_ms"]
+        for event in log.events
+        if event.kind == "iteration"
+        and event.at_ns is not None
+        and span[0] <= event.at_ns <= span[1]
+        and not event.numbers.get("context_requests")
+        and not event.numbers.get("dummy")
+        and "elapsed_ms" in event.numbers
+    ]
+    return float(100 * np.median(waits) / step) if len(waits) >= 50 else None
+
+
+def _waits_for_result(view: CellView) -> Opinion | None:
+    share = elapsed_share_pct(view)
+    if share is None:
+        return None
+    own = max(100 - share, 0.0)
+    item = seen(
+        view,
+        "engine's wait for a result, of its step period",
+        share,
+        "%",
+        f"the other {own:.0f} % is the engine's own work or overlaps the GPU; only a"
+        " timeline tells these apart",
+    )
+    if share >= _WAITS_PCT:
+        return Opinion(status="ruled-out", share_pct=own, evidence=(item,))
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _idle_gpu(view: CellView) -> Opinion | None:
+    telemetry = view.telemetry
+    if telemetry is None or telemetry.util_pct is None:
+        return None
+    util = telemetry.util_pct
+    if util >= 100 - AT_MOST_PCT:
+        return None
+    return Opinion(
+        status="standing",
+        evidence=(
+            seen(
+                view,
+                "GPU utilization",
+                util,
+                "%",
+                "no kernel was resident for the rest of the window; that could be the"
+                " scheduler, launching or gaps inside the step",
+            ),
+        ),
+    )
+
+
+def _would_decide(view: CellView) -> str:
+    if view.has_gpu is False:
+        return (
+            "A profile of the server's process that splits its time into scheduling"
+            " and computing (perf record -g -p PID during a cell); stepscope has no"
+            " such measurement for a CPU engine."
+        )
+    return (
+        "GPU busy time beside the engine's step period: capture a timeline of this"
+        " cell and read it with stepscope trace FILE; CPU of the engine-core process"
+        " and --enable-logging-iteration-details for the same cell."
+    )
+
+
+SCHEDULER = Hypothesis(
+    id="scheduler",
+    claim="The engine's own loop between steps, not the device, sets the period.",
+    rules=(
+        Rule(
+            name="waits-for-result",
+            measurement="logged wait for a result against the engine's step period",
+            threshold=f"ruled out: the engine waits at least {_WAITS_PCT:.0f} % of the"
+            " period; a short wait decides nothing, for launching runs in the same"
+            f" loop (to support it, {AT_LEAST_PCT:.0f} % of the step would have to be"
+            " host work in a timeline)",
+            blind="host work that overlaps the device",
+            test=_waits_for_result,
+        ),
+        Rule(
+            name="idle-gpu",
+            measurement="GPU utilization inside the window",
+            threshold=f"bears on it below {100 - AT_MOST_PCT:.0f} %",
+            blind="why no kernel was resident; gaps shorter than the driver resolves",
+            test=_idle_gpu,
+        ),
+    ),
+    would_decide=_would_decide,
+)

@@ -1,0 +1,133 @@
+"""warm-up: the server was not yet in the state that it stays in."""
+
+from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
+from stepscope.board.view import CellView
+
+_SAME_PCT = 2.0
+_MIN_REPEATS = 3
+_MIN_BLOCKS = 6
+
+
+def _compiled(view: CellView) -> Opinion | None:
+    found = view.findings("jit-during-measurement")
+    own = [f for f in found if f.cell is not None]
+    if not own:
+        return None
+    return Opinion(
+        status="supported",
+        headline="kernels were compiled while it was measured",
+        evidence=tuple(
+            seen(view, "compiled during the cell", f.message, "", "by the server log")
+            for f in own
+        ),
+    )
+
+
+def _first_run(view: CellView) -> Opinion | None:
+    found = view.findings(
+        "first-run-contaminated", "warmup-not-converged", "not-steady"
+    )
+    if not found:
+        return None
+    return Opinion(
+        status="standing",
+        evidence=tuple(
+            seen(view, f.code, f.message, "", "a drift; it does not name its cause")
+            for f in found
+        ),
+    )
+
+
+def _repeats_agree(view: CellView) -> Opinion | None:
+    group = view.group("tpot_ms")
+    if group is None or len(group.values) < _MIN_REPEATS:
+        return None
+    launches = {r.launch for r in view.analysis.cells if r.name in group.cells}
+    if len(launches) != 1:
+        return None
+    first, *rest = group.values
+    mean = sum(rest) / len(rest)
+    drift = 100 * (first / mean - 1)
+    item = seen(
+        view,
+        "first repeat against the later ones",
+        drift,
+        "% of TPOT",
+        f"{len(group.values)} repeats on one launch; a warm-up longer than all of"
+        " them would not be seen",
+    )
+    if abs(drift) <= _SAME_PCT and not view.findings("warmup-not-converged"):
+        return Opinion(status="ruled-out", share_pct=abs(drift), evidence=(item,))
+    return Opinion(status="standing", evidence=(item,))
+
+
+def _blocks(view: CellView) -> Opinion | None:
+    blocks = [
+        cell
+        for cell in view.run.cells
+        if cell.warm_up and view.launch is not None and cell.launch == view.launch.name
+    ]
+    if len(blocks) < _MIN_BLOCKS:
+        return None
+    if view.findings("warmup-not-converged", "first-run-contaminated"):
+        return None
+    return Opinion(
+        status="ruled-out",
+        share_pct=None,
+        evidence=(
+            seen(
+                view,
+                "warm-up blocks before the first cell",
+                float(len(blocks)),
+                "",
+                "of the measured shape, and the last three agreed with the three"
+                " before; other batch sizes may still be cold",
+            ),
+        ),
+    )
+
+
+def _would_decide(_view: CellView) -> str:
+    return (
+        f"At least {_MIN_BLOCKS} warm-up blocks of the measured shape and"
+        f" {_MIN_REPEATS} repeats on one launch (warm_up.blocks and repeats in the"
+        " recipe, stepscope run)."
+    )
+
+
+WARM_UP = Hypothesis(
+    id="warm-up",
+    claim="The server was not yet in the state that it stays in.",
+    rules=(
+        Rule(
+            name="compiled",
+            measurement="server log lines about compiling or tuning, inside the span",
+            threshold="supported: there are some",
+            blind="what they cost",
+            test=_compiled,
+        ),
+        Rule(
+            name="drift",
+            measurement="findings on drift within the cell and over warm-up blocks",
+            threshold="bears on it; decides nothing",
+            blind="the cause of the drift",
+            test=_first_run,
+        ),
+        Rule(
+            name="repeats-agree",
+            measurement="first repeat against the later ones",
+            threshold=f"ruled out: within {_SAME_PCT:.0f} % over {_MIN_REPEATS}"
+            " repeats (run-to-run spread is about 1 %)",
+            blind="a warm-up longer than all repeats",
+            test=_repeats_agree,
+        ),
+        Rule(
+            name="blocks",
+            measurement="warm-up blocks of the launch",
+            threshold=f"ruled out: {_MIN_BLOCKS} or more without a finding",
+            blind="batch sizes that the warm-up did not reach",
+            test=_blocks,
+        ),
+    ),
+    would_decide=_would_decide,
+)

@@ -1,0 +1,128 @@
+"""Judge every hypothesis on every configuration."""
+
+from collections.abc import Sequence
+
+from stepscope.analysis.records import Analysis
+from stepscope.board.opinion import Hypothesis, Verdict, join, weigh
+from stepscope.board.records import HYPOTHESES, Board
+from stepscope.board.regimes import Point, Regime, regimes
+from stepscope.board.rules import RULES
+from stepscope.board.solid import not_solid, solid
+from stepscope.board.verdict import sentences
+from stepscope.board.view import CellView, views
+from stepscope.run.run import Run
+
+
+def judge(run: Run, analysis: Analysis) -> Board:
+    """Judge all hypotheses, and say which headline numbers stand.
+
+    Args:
+        run: The run.
+        analysis: What was computed from it.
+
+    Returns:
+        The board: every hypothesis has at least one entry for every configuration,
+        and its entries cover every concurrency that was measured.
+    """
+    seen = views(run, analysis)
+    judged: list[Regime] = []
+    for name in HYPOTHESES:
+        for configuration in _configurations(run, analysis):
+            own = [v for v in seen if v.configuration == configuration]
+            points = _points(RULES[name], own) if own else ()
+            if not points:
+                points = (_unmeasured(RULES[name], run, analysis, configuration),)
+            judged.extend(regimes(name, configuration, points))
+    return Board(
+        sentences=sentences(run, analysis, judged),
+        entries=tuple(regime.entry for regime in judged),
+        solid=solid(run, analysis),
+        not_solid=not_solid(run, analysis),
+    )
+
+
+def _configurations(run: Run, analysis: Analysis) -> tuple[str, ...]:
+    """Return all configurations, in the order in which they first appear."""
+    names = [launch.configuration for launch in run.launches]
+    names += [cell.configuration for cell in analysis.cells]
+    return tuple(dict.fromkeys(names))
+
+
+def _points(rule: Hypothesis, own: Sequence[CellView]) -> tuple[Point, ...]:
+    by_concurrency: dict[int | None, list[CellView]] = {}
+    for view in own:
+        assert view.result is not None
+        by_concurrency.setdefault(view.result.concurrency, []).append(view)
+    ordered = sorted(by_concurrency, key=lambda c: (c is None, c or 0))
+    return tuple(Point(c, _point(rule, by_concurrency[c])) for c in ordered)
+
+
+def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
+    """Judge one concurrency: void cells speak only of the client."""
+    sound = [v for v in cells if v.result is not None and v.result.valid]
+    verdicts = [_judge(hypothesis, view) for view in sound]
+    if hypothesis.id == "client":
+        convicted = [_judge(hypothesis, v) for v in cells if v not in sound]
+        # A void cell may convict the client; it acquits nobody.
+        verdicts += [v for v in convicted if v.status == "supported" or not sound]
+        verdicts = [_not_acquitted(v) if not sound else v for v in verdicts]
+    if verdicts:
+        return join(verdicts)
+    reasons = sorted(
+        {r for v in cells if v.result is not None for r in v.result.void_reasons}
+    )
+    told = _judge(hypothesis, cells[0], only_layout=True)
+    if told.status != "untestable":
+        return told
+    return Verdict(
+        status="untestable",
+        would_decide=f"Every cell here is void ({', '.join(reasons) or 'no reason'}):"
+        f" remove that and repeat it (stepscope run). {told.would_decide}",
+    )
+
+
+def _not_acquitted(verdict: Verdict) -> Verdict:
+    if verdict.status != "ruled-out":
+        return verdict
+    return Verdict(
+        status="standing",
+        evidence=verdict.evidence,
+        would_decide="Every cell here is void; repeat it (stepscope run).",
+    )
+
+
+def _judge(
+    hypothesis: Hypothesis, view: CellView, *, only_layout: bool = False
+) -> Verdict:
+    opinions = [
+        opinion
+        for rule in hypothesis.rules
+        if not (only_layout and rule.of_cell)
+        and (opinion := rule.test(view)) is not None
+    ]
+    return weigh(opinions, hypothesis.would_decide(view))
+
+
+def _unmeasured(
+    hypothesis: Hypothesis, run: Run, analysis: Analysis, configuration: str
+) -> Point:
+    """Judge a configuration that measured nothing: layout and boot may still tell."""
+    launch = next(
+        (x for x in reversed(run.launches) if x.configuration == configuration), None
+    )
+    view = CellView(
+        run=run,
+        analysis=analysis,
+        configuration=configuration,
+        result=None,
+        cell=None,
+        launch=launch,
+    )
+    told = _judge(hypothesis, view, only_layout=True)
+    if told.status != "untestable":
+        return Point(None, told)
+    decide = (
+        "No cell of this configuration was measured; boot it (see the boot verdict)"
+        f" and measure. {told.would_decide}"
+    )
+    return Point(None, Verdict(status="untestable", would_decide=decide))

@@ -1,0 +1,188 @@
+"""What a rule says, how a hypothesis holds its rules, and how rules are weighed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stepscope.board.records import Evidence, Status
+from stepscope.board.view import CellView
+
+#: A cause "takes the larger part of the step" only above this share; a measurement
+#: that bounds its share below ``AT_MOST_PCT`` rules it out. Between the two it stands.
+AT_LEAST_PCT = 70.0
+AT_MOST_PCT = 40.0
+
+#: Client TPOT over server TPOT: at or below it the two agree (design: warning above
+#: 3 %, void above 5 %).
+GAP_OK_PCT = 3.0
+GAP_VOID_PCT = 5.0
+
+#: Chunks a token: at or above it tokens arrive one by one. One in fifty merged is
+#: what a busy but sound frontend shows in passing.
+UNMERGED = 0.98
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """What one rule says of one cell.
+
+    ``supported`` and ``ruled-out`` decide; ``standing`` is a measurement that bears
+    on the hypothesis without deciding it.
+
+    Attributes:
+        status: Never ``untestable``: a rule without its measurement says nothing.
+        evidence: What was measured and what it can not see.
+        share_pct: Share of the step, percent; a lower bound when it supports, an
+            upper bound when it rules out.
+        headline: For ``supported``: what may be said of it in one clause.
+    """
+
+    status: Status
+    evidence: tuple[Evidence, ...]
+    share_pct: float | None = None
+    headline: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """One way to test a hypothesis.
+
+    Attributes:
+        name: Unique within its hypothesis.
+        measurement: What it needs.
+        threshold: When it decides, with the source of the number.
+        blind: What it can not see.
+        test: Gives its opinion of a cell; None where the measurement is missing.
+        of_cell: False when it reads the layout or the boot: then it holds for void
+            cells and for configurations without cells too.
+    """
+
+    name: str
+    measurement: str
+    threshold: str
+    blind: str
+    test: Callable[[CellView], Opinion | None]
+    of_cell: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """A candidate cause.
+
+    Attributes:
+        id: One of ``HYPOTHESES``.
+        claim: What it says, in one sentence.
+        rules: In order of strength.
+        would_decide: The measurement that would decide it and the command for it.
+    """
+
+    id: str
+    claim: str
+    rules: tuple[Rule, ...]
+    would_decide: Callable[[CellView], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A hypothesis judged on one cell or one concurrency."""
+
+    status: Status
+    evidence: tuple[Evidence, ...] = ()
+    share_pct: float | None = None
+    would_decide: str | None = None
+    headlines: tuple[str, ...] = field(default=())
+
+
+def seen(
+    view: CellView, quantity: str, value: float | str | None, unit: str, reasoning: str
+) -> Evidence:
+    """Return evidence whose source is the view's cell; numbers to four digits."""
+    if isinstance(value, float):
+        value = float(f"{value:.4g}")
+    return Evidence(
+        source=view.source,
+        quantity=quantity,
+        value=value,
+        unit=unit,
+        reasoning=reasoning,
+    )
+
+
+def weigh(opinions: Sequence[Opinion], would_decide: str) -> Verdict:
+    """Weigh opinions given in order of strength.
+
+    Deciding measurements that contradict each other decide nothing: both are shown
+    and the hypothesis stands. The share is the strongest opinion's.
+    """
+    deciding = [o for o in opinions if o.status in ("supported", "ruled-out")]
+    evidence = _unique([e for o in opinions for e in o.evidence])
+    statuses = {o.status for o in deciding}
+    if len(statuses) == 1:
+        status = deciding[0].status
+        return Verdict(
+            status=status,
+            evidence=evidence,
+            share_pct=next(
+                (o.share_pct for o in deciding if o.share_pct is not None), None
+            ),
+            headlines=tuple(dict.fromkeys(o.headline for o in deciding if o.headline)),
+        )
+    if statuses:
+        return Verdict(
+            status="standing",
+            evidence=evidence,
+            would_decide=f"The measurements contradict each other. {would_decide}",
+        )
+    if opinions:
+        shares = [o.share_pct for o in opinions if o.share_pct is not None]
+        return Verdict(
+            status="standing",
+            evidence=evidence,
+            share_pct=shares[0] if shares else None,
+            would_decide=would_decide,
+        )
+    return Verdict(status="untestable", would_decide=would_decide)
+
+
+def join(verdicts: Sequence[Verdict]) -> Verdict:
+    """Join the verdicts of repeats at one concurrency.
+
+    Repeats that could not be judged do not weaken those that could; repeats that
+    decide differently leave the hypothesis standing.
+    """
+    told = [v for v in verdicts if v.status != "untestable"]
+    if not told:
+        return verdicts[0]
+    statuses = {v.status for v in told}
+    evidence = _unique([e for v in told for e in v.evidence])
+    decide = next((v.would_decide for v in verdicts if v.would_decide), None)
+    shares = [v.share_pct for v in told if v.share_pct is not None]
+    if len(statuses) == 1:
+        status = told[0].status
+        share = _bound(status, shares)
+        return Verdict(
+            status=status,
+            evidence=evidence,
+            share_pct=share,
+            would_decide=decide if status == "standing" else None,
+            headlines=tuple(dict.fromkeys(h for v in told for h in v.headlines)),
+        )
+    return Verdict(
+        status="standing",
+        evidence=evidence,
+        would_decide="Repeats at this concurrency disagree: repeat it more often"
+        + (f". {decide}" if decide else "."),
+    )
+
+
+def _bound(status: Status, shares: Sequence[float]) -> float | None:
+    """Return what all shares allow: at least (supported), at most (ruled out)."""
+    if not shares:
+        return None
+    return max(shares) if status == "ruled-out" else min(shares)
+
+
+def _unique(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    seen: dict[tuple[object, ...], Evidence] = {}
+    for item in evidence:
+        seen.setdefault((item.source, item.quantity, item.value, item.reasoning), item)
+    return tuple(seen.values())

@@ -1,0 +1,97 @@
+"""From verdicts at single concurrencies to regimes: neighbours of equal status."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepscope.board.opinion import Verdict
+from stepscope.board.records import BoardEntry, Evidence, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A verdict at one concurrency; None for an open loop or no cell at all."""
+
+    concurrency: int | None
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Regime:
+    """A board entry with the clauses that may be said of it."""
+
+    entry: BoardEntry
+    headlines: tuple[str, ...]
+
+
+def regimes(
+    hypothesis: str, configuration: str, points: Sequence[Point]
+) -> tuple[Regime, ...]:
+    """Merge neighbouring points of equal status.
+
+    Args:
+        hypothesis: Id.
+        configuration: Whose points they are.
+        points: Ascending in concurrency; at least one.
+
+    Returns:
+        Entries that together cover all points, ascending.
+    """
+    runs: list[list[Point]] = []
+    for point in points:
+        same = runs and runs[-1][-1].verdict.status == point.verdict.status
+        open_loop = point.concurrency is None
+        if same and not open_loop and runs[-1][-1].concurrency is not None:
+            runs[-1].append(point)
+        else:
+            runs.append([point])
+    return tuple(_regime(hypothesis, configuration, run) for run in runs)
+
+
+def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime:
+    verdicts = [point.verdict for point in run]
+    status = verdicts[0].status
+    shares = [v.share_pct for v in verdicts if v.share_pct is not None]
+    share = None
+    if shares:
+        share = max(shares) if status == "ruled-out" else min(shares)
+    decide = list(dict.fromkeys(v.would_decide for v in verdicts if v.would_decide))
+    entry = BoardEntry(
+        hypothesis=hypothesis,
+        scope=Scope(
+            configuration=configuration,
+            concurrency_from=run[0].concurrency,
+            concurrency_to=run[-1].concurrency,
+        ),
+        status=status,
+        share_of_step_pct=None if share is None else round(share, 1),
+        evidence=_extremes([e for v in verdicts for e in v.evidence]),
+        would_decide=" ".join(decide) or None,
+    )
+    heads = tuple(dict.fromkeys(h for v in verdicts for h in v.headlines))
+    return Regime(entry, heads)
+
+
+def _extremes(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:
+    """Keep of each quantity the smallest and the largest value, in order.
+
+    A regime of ten cells would show each measurement ten times; what can contradict
+    the verdict is at its ends.
+    """
+    by_quantity: dict[tuple[str, str], list[Evidence]] = {}
+    for item in evidence:
+        by_quantity.setdefault((item.quantity, item.unit), []).append(item)
+    kept: list[Evidence] = []
+    for items in by_quantity.values():
+        numbers = [i for i in items if isinstance(i.value, (int, float))]
+        if len(numbers) == len(items):
+            low = min(numbers, key=_value)
+            high = max(numbers, key=_value)
+            kept.extend([low] if _value(low) == _value(high) else [low, high])
+        else:
+            kept.extend({(i.value, i.reasoning): i for i in reversed(items)}.values())
+    return tuple(kept)
+
+
+def _value(item: Evidence) -> float:
+    assert isinstance(item.value, (int, float))
+    return float(item.value)

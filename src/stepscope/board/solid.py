@@ -1,0 +1,326 @@
+"""Which headline numbers stand, and which hole the others have."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from stepscope.analysis.records import (
+    Analysis,
+    CellResult,
+    FloorPoint,
+    RepeatGroup,
+    StepModel,
+)
+from stepscope.board.claims import at, number
+from stepscope.board.records import NotSolid
+from stepscope.findings import Finding
+from stepscope.run.run import Run
+
+#: finding code -> what would close the hole. Only these make a number not solid.
+SETTLES: dict[str, str] = {
+    "client-bound": "Repeat it with a client that keeps up (stepscope run or bench).",
+    "little-violated": "Repeat it and keep all per-request records.",
+    "token-count-mismatch": "Fix the token counts at the server and repeat it.",
+    "clock-step": "Repeat it with a monotonic clock (stepscope run uses one).",
+    "partial-waves": "Repeat it with whole waves: n_prompts a multiple of concurrency.",
+    "not-steady": "Repeat it with more waves.",
+    "warmup-not-converged": "Warm up longer (warm_up.blocks) and repeat it.",
+    "first-run-contaminated": "Repeat it on the warm server.",
+    "jit-during-measurement": "Repeat it on the warm server.",
+    "stall": "Repeat it; if the stall returns, capture a timeline of it.",
+    "bimodal-ttft": "Repeat it and look at its TTFTs over time.",
+    "ttft-not-monotone": "Repeat it and its neighbours.",
+    "prefix-cache-hits": "Repeat it with prefix caching off or other prompts.",
+    "preemptions": "Repeat it with more KV memory or fewer requests in flight.",
+    "failed-requests": "Find out why requests failed, and repeat it.",
+    "early-stop": "Repeat it with ignore_eos.",
+    "outputs-differ": "Repeat both with the same number of output tokens.",
+    "cross-session": "Measure one anchor cell in both sessions.",
+    "shared-baseline": "Measure a baseline for each comparison.",
+}
+TELEMETRY_SETTLES: dict[str, str] = {
+    "telemetry-window-mismatch": "Sample on the same clock as the client.",
+    "telemetry-too-sparse": "Sample more often, or measure for longer.",
+}
+_LARGE_RATIO = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class _Claim:
+    """A headline number with its holes: (why, what would settle it)."""
+
+    text: str
+    holes: tuple[tuple[str, str], ...]
+    why: str
+
+
+def measured(analysis: Analysis) -> tuple[CellResult, ...]:
+    """Return the cells whose numbers may be read."""
+    return tuple(
+        c
+        for c in analysis.cells
+        if c.valid and not c.warm_up and c.n_requests > c.n_failed
+    )
+
+
+def solid(run: Run, analysis: Analysis) -> tuple[str, ...]:
+    """Return the headline numbers that stand, each with why."""
+    return tuple(
+        f"{claim.text}: {claim.why}."
+        for claim in _claims(run, analysis)
+        if not claim.holes
+    )
+
+
+def not_solid(run: Run, analysis: Analysis) -> tuple[NotSolid, ...]:
+    """Return the headline numbers that have a hole, and all void cells."""
+    holed = [
+        NotSolid(
+            claim=claim.text,
+            why="; ".join(why for why, _ in claim.holes),
+            what_would_settle_it=" ".join(dict.fromkeys(s for _, s in claim.holes)),
+        )
+        for claim in _claims(run, analysis)
+        if claim.holes
+    ]
+    holed += [
+        NotSolid(
+            claim=f"every number of {cell.name}",
+            why=f"void: {', '.join(cell.void_reasons) or 'no reason recorded'}",
+            what_would_settle_it=" ".join(
+                SETTLES.get(r, "Repeat it.") for r in cell.void_reasons
+            )
+            or "Repeat it.",
+        )
+        for cell in analysis.cells
+        if not cell.valid and not cell.warm_up
+    ]
+    return tuple(holed)
+
+
+def _claims(run: Run, analysis: Analysis) -> list[_Claim]:
+    findings = (*run.findings, *analysis.findings)
+    names = dict.fromkeys(c.configuration for c in measured(analysis))
+    claims: list[_Claim] = []
+    for name in names:
+        cells = [c for c in measured(analysis) if c.configuration == name]
+        claims += _cell_claims(cells, analysis, findings)
+        claims += [
+            _model(m, cells, findings)
+            for m in analysis.step_model
+            if m.configuration == name
+        ]
+    claims += _floor(analysis.floor)
+    claims += _comparisons(analysis)
+    return claims
+
+
+def _cell_claims(
+    cells: Sequence[CellResult], analysis: Analysis, findings: Sequence[Finding]
+) -> list[_Claim]:
+    timed = [c for c in cells if c.output_tokens_per_s]
+    if not timed:
+        return []
+    peak = max(timed, key=lambda c: c.output_tokens_per_s or 0)
+    least = min(timed, key=lambda c: (c.concurrency is None, c.concurrency or 0))
+    claims = [_throughput(peak, analysis, findings)]
+    if peak.name != least.name:
+        claims.append(_scaling(least, peak, findings))
+    claims += [
+        _tpot(cell, analysis, findings)
+        for cell in dict.fromkeys((least, peak))
+        if cell.tpot_ms.mean is not None
+    ]
+    if peak.telemetry is not None and peak.telemetry.power_w is not None:
+        claims.append(_telemetry(peak, findings))
+    return claims
+
+
+def _holes(
+    cell: CellResult, findings: Sequence[Finding], codes: Sequence[str]
+) -> list[tuple[str, str]]:
+    told = {**SETTLES, **TELEMETRY_SETTLES}
+    return [
+        (f"{f.code}: {f.message.rstrip('.')}", told[f.code])
+        for f in findings
+        if f.code in codes
+        and (f.cell == cell.name or (f.cell is None and f.launch == cell.launch))
+    ]
+
+
+def _repeats(
+    cell: CellResult, analysis: Analysis, metric: str
+) -> tuple[RepeatGroup | None, list[tuple[str, str]]]:
+    group = next(
+        (g for g in analysis.groups if g.metric == metric and cell.name in g.cells),
+        None,
+    )
+    if group is not None and group.ci95 is not None:
+        return group, []
+    hole = ("one run, so it has no interval", f"Repeat it three times {_where(cell)}.")
+    return None, [hole]
+
+
+def _where(cell: CellResult) -> str:
+    return f"at {at(cell)} (repeats in the recipe, stepscope run)"
+
+
+def _interval(group: RepeatGroup | None) -> str:
+    assert group is not None
+    assert group.ci95 is not None
+    low, high = group.ci95
+    return (
+        f"{len(group.values)} repeats, mean {number(group.mean)}, 95 % interval"
+        f" {number(low)} to {number(high)}"
+    )
+
+
+def _throughput(
+    cell: CellResult, analysis: Analysis, findings: Sequence[Finding]
+) -> _Claim:
+    text = (
+        f"{cell.configuration}: {number(cell.output_tokens_per_s or 0)} output tokens/s"
+        f" at {at(cell)} ({cell.name})"
+    )
+    group, holes = _repeats(cell, analysis, "output_tokens_per_s")
+    holes += _holes(cell, findings, tuple(SETTLES))
+    return _Claim(text, tuple(holes), "" if holes else _interval(group))
+
+
+def _tpot(cell: CellResult, analysis: Analysis, findings: Sequence[Finding]) -> _Claim:
+    text = (
+        f"{cell.configuration}: TPOT {number(cell.tpot_ms.mean or 0)} ms at {at(cell)}"
+        f" ({cell.name})"
+    )
+    group, holes = _repeats(cell, analysis, "tpot_ms")
+    # TPOT is averaged per request: partial waves move it little, TTFT not at all.
+    codes = [
+        c
+        for c in SETTLES
+        if c not in ("partial-waves", "bimodal-ttft", "ttft-not-monotone")
+    ]
+    holes += _holes(cell, findings, codes)
+    return _Claim(text, tuple(holes), "" if holes else _interval(group))
+
+
+def _scaling(low: CellResult, high: CellResult, findings: Sequence[Finding]) -> _Claim:
+    ratio = (high.output_tokens_per_s or 0) / (low.output_tokens_per_s or 1)
+    text = (
+        f"{low.configuration}: {number(ratio)} times the throughput at {at(high)} as at"
+        f" {at(low)}"
+    )
+    holes: list[tuple[str, str]] = []
+    if ratio < _LARGE_RATIO:
+        holes.append(
+            (
+                "a ratio this small needs repeats on both sides",
+                f"Repeat both three times, {_where(high)}.",
+            )
+        )
+    grave = ("failed-requests", "early-stop", "stall", "prefix-cache-hits")
+    for cell in (low, high):
+        holes += _holes(cell, findings, grave)
+    return _Claim(
+        text,
+        tuple(holes),
+        "far outside what repeats of one cell differ by, and neither cell is void",
+    )
+
+
+def _telemetry(cell: CellResult, findings: Sequence[Finding]) -> _Claim:
+    telemetry = cell.telemetry
+    assert telemetry is not None
+    assert telemetry.power_w is not None
+    text = f"{cell.configuration}: {number(telemetry.power_w)} W a GPU at {at(cell)}"
+    if telemetry.util_pct is not None:
+        text += f", utilization {number(telemetry.util_pct)} %"
+    holes = _holes(cell, findings, tuple(TELEMETRY_SETTLES))
+    return _Claim(
+        text,
+        tuple(holes),
+        f"{telemetry.n_samples_in_window} samples inside the window; utilization says"
+        " only that a kernel was resident",
+    )
+
+
+def _model(
+    model: StepModel, cells: Sequence[CellResult], findings: Sequence[Finding]
+) -> _Claim:
+    level = model.level_ms
+    text = f"{model.configuration}: step model {model.kind}"
+    if level is not None:
+        text += f", level {number(level)} ms"
+    if model.slope_ms_per_seq is not None:
+        text += f", slope {number(model.slope_ms_per_seq)} ms a sequence"
+    holes: list[tuple[str, str]] = []
+    if model.level_ci95_ms is None:
+        holes.append(
+            (
+                f"{model.n_points} points leave no interval",
+                "Measure more concurrencies, or repeat those at hand.",
+            )
+        )
+    launches = {c.launch for c in cells}
+    holes += [
+        (f"{f.code}: {f.message}", SETTLES[f.code])
+        for f in findings
+        if f.code == "warmup-not-converged" and f.cell is None and f.launch in launches
+    ]
+    why = f"{model.n_points} points"
+    if model.level_ci95_ms is not None:
+        low, high = model.level_ci95_ms
+        why += f", 95 % interval of the level {number(low)} to {number(high)} ms"
+    return _Claim(text, tuple(holes), why)
+
+
+def _floor(points: Sequence[FloorPoint]) -> list[_Claim]:
+    told = [p for p in points if p.times_floor is not None]
+    if not told:
+        return []
+    near = min(told, key=lambda p: p.times_floor or 0)
+    far = max(told, key=lambda p: p.times_floor or 0)
+    text = (
+        f"{near.configuration}: the step is {number(near.times_floor or 0)}"
+        f" (concurrency {near.concurrency}) to {number(far.times_floor or 0)}"
+        f" (concurrency {far.concurrency}) times its byte floor"
+    )
+    return [
+        _Claim(
+            text,
+            (),
+            "the floor is arithmetic on the model's shapes; it assumes uniform routing,"
+            " and it says what is needed, not what was moved",
+        )
+    ]
+
+
+def _comparisons(analysis: Analysis) -> list[_Claim]:
+    claims = []
+    for c in analysis.comparisons:
+        if c.delta_pct is None:
+            continue
+        where = "" if c.concurrency is None else f" at concurrency {c.concurrency}"
+        text = f"{c.b} against {c.a}: {c.metric} {c.delta_pct:+.1f} %{where}"
+        if c.verdict == "undetermined" or c.ci95_pct is None:
+            needed = (
+                f"{c.runs_needed} runs each" if c.runs_needed else "repeats of both"
+            )
+            claims.append(
+                _Claim(
+                    text,
+                    (
+                        (
+                            "undetermined: not told from run-to-run noise",
+                            f"Take {needed}.",
+                        ),
+                    ),
+                    "",
+                )
+            )
+        else:
+            low, high = c.ci95_pct
+            claims.append(
+                _Claim(
+                    text, (), f"{c.verdict}, 95 % interval {low:+.1f} to {high:+.1f} %"
+                )
+            )
+    return claims

@@ -1,0 +1,105 @@
+"""At most three sentences for the head of the page."""
+
+from collections.abc import Sequence
+
+from stepscope.analysis.records import Analysis, CellResult
+from stepscope.board.claims import at, number, span
+from stepscope.board.regimes import Regime
+from stepscope.board.solid import measured
+from stepscope.run.run import Run
+
+
+def sentences(
+    run: Run, analysis: Analysis, judged: Sequence[Regime]
+) -> tuple[str, ...]:
+    """Return what was delivered, why, and what would decide the rest."""
+    cells = measured(analysis)
+    if not cells:
+        return (_nothing(analysis),)
+    configuration = (run.launches[0] if run.launches else cells[0]).configuration
+    own = [c for c in cells if c.configuration == configuration] or list(cells)
+    configuration = own[0].configuration
+    entries = [r for r in judged if r.entry.scope.configuration == configuration]
+    return tuple(
+        s for s in (_delivered(own), _causes(entries), _next(entries)) if s is not None
+    )
+
+
+def _nothing(analysis: Analysis) -> str:
+    failed = [boot for boot in analysis.boot if not boot.ready]
+    if failed:
+        cause = failed[0].verdict.get("cause") or "unknown"
+        return f"Nothing was measured: {failed[0].launch} did not boot ({cause})."
+    void = [c for c in analysis.cells if not c.valid and not c.warm_up]
+    if void:
+        reasons = sorted({r for c in void for r in c.void_reasons})
+        return (
+            f"No number stands: all {len(void)} cells are void ({', '.join(reasons)})."
+        )
+    return "Nothing was measured: no cell has an answered request."
+
+
+def _delivered(cells: Sequence[CellResult]) -> str | None:
+    timed = [c for c in cells if c.output_tokens_per_s is not None]
+    if not timed:
+        return None
+    peak = max(timed, key=lambda c: c.output_tokens_per_s or 0.0)
+    least = min(timed, key=lambda c: (c.concurrency is None, c.concurrency or 0))
+    text = (
+        f"{peak.configuration}: at most {number(peak.output_tokens_per_s or 0)} output"
+        f" tokens/s, at {at(peak)}"
+    )
+    low, high = least.tpot_ms.mean, peak.tpot_ms.mean
+    if low is not None and high is not None and least.name != peak.name:
+        text += f"; a token takes {number(low)} ms at {at(least)}"
+        text += f" and {number(high)} ms there"
+    elif high is not None:
+        text += f"; a token takes {number(high)} ms there"
+    return text + "."
+
+
+def _causes(entries: Sequence[Regime]) -> str:
+    supported = [
+        f"{', '.join(r.headlines) or r.entry.hypothesis}"
+        f" {span(r.entry.scope.concurrency_from, r.entry.scope.concurrency_to)}"
+        for r in entries
+        if r.entry.status == "supported"
+    ]
+    out = _everywhere(entries, "ruled-out")
+    text = (
+        f"Supported by measurement: {'; '.join(supported)}."
+        if supported
+        else "No cause of the step time is shown."
+    )
+    return text + (f" Ruled out: {', '.join(out)}." if out else "")
+
+
+def _next(entries: Sequence[Regime]) -> str | None:
+    opened = [
+        r
+        for r in entries
+        if r.entry.status in ("standing", "untestable") and r.entry.would_decide
+    ]
+    if not opened:
+        return None
+    names = list(dict.fromkeys(r.entry.hypothesis for r in opened))
+    common: dict[str, set[str]] = {}
+    for regime in opened:
+        decide = (regime.entry.would_decide or "").split(":")[0].split(";")[0]
+        common.setdefault(decide.rstrip("."), set()).add(regime.entry.hypothesis)
+    best = max(common, key=lambda d: len(common[d]))
+    text = f"Open: {', '.join(names)}."
+    if len(common[best]) > 1:
+        decided = ", ".join(sorted(common[best]))
+        text += f" {best[0].upper()}{best[1:]} would decide {decided}."
+    return text
+
+
+def _everywhere(entries: Sequence[Regime], status: str) -> list[str]:
+    """Return hypotheses that have this status at every concurrency."""
+    names = list(dict.fromkeys(r.entry.hypothesis for r in entries))
+    return [
+        name
+        for name in names
+        if all(r.entry.status == status for r in entries if r.entry.hypothesis == name)
+    ]

@@ -1,0 +1,226 @@
+"""A cell with everything that bears on it, gathered once for all rules."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.analysis.records import (
+    Analysis,
+    CellResult,
+    CellTelemetry,
+    FloorPoint,
+    RepeatGroup,
+)
+from stepscope.findings import Finding
+from stepscope.run.run import Cell, Launch, Run
+from stepscope.run.samples import MetricsSnapshot, MetricValue
+
+#: Fewer samples than this in the window are no mean of anything.
+MIN_SAMPLES = 8
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """One cell (or, with ``result`` None, a configuration that measured nothing).
+
+    Attributes:
+        run: The run.
+        analysis: What was computed from it.
+        configuration: Name of the configuration.
+        result: The cell's figures; None where no cell was measured.
+        cell: Its record.
+        launch: The launch it ran on.
+    """
+
+    run: Run
+    analysis: Analysis
+    configuration: str
+    result: CellResult | None
+    cell: Cell | None
+    launch: Launch | None
+
+    @property
+    def source(self) -> str:
+        """Name of the cell, or of the launch where there is none."""
+        if self.result is not None:
+            return self.result.name
+        return self.launch.name if self.launch is not None else self.configuration
+
+    @property
+    def telemetry(self) -> CellTelemetry | None:
+        """Telemetry of the window when it holds enough samples to be read."""
+        telemetry = self.result.telemetry if self.result is not None else None
+        if telemetry is None or telemetry.n_samples_in_window < MIN_SAMPLES:
+            return None
+        return telemetry
+
+    @property
+    def step_ms(self) -> float | None:
+        """Engine step time; else the server's TPOT, else the client's."""
+        if self.result is None:
+            return None
+        for value in (
+            self.result.engine_step_ms,
+            self.result.server_tpot_ms,
+            self.result.tpot_ms.mean,
+        ):
+            if value is not None:
+                return value
+        return None
+
+    @property
+    def floor(self) -> FloorPoint | None:
+        """Byte floor at this configuration and concurrency."""
+        result = self.result
+        if result is None:
+            return None
+        return next(
+            (
+                point
+                for point in self.analysis.floor
+                if point.configuration == result.configuration
+                and point.concurrency == result.concurrency
+            ),
+            None,
+        )
+
+    @property
+    def speculative(self) -> bool | None:
+        """True when steps may give a sequence several tokens; None: not known."""
+        result = self.result
+        if result is not None and result.tokens_per_step_and_sequence is not None:
+            return result.tokens_per_step_and_sequence > 1.05
+        log = self.launch.log if self.launch is not None else None
+        if log is not None and "speculative_config" in log.resolved:
+            return log.resolved["speculative_config"] not in (None, "None")
+        return False if self.run.engine == "embedded" else None
+
+    @property
+    def has_gpu(self) -> bool | None:
+        """Whether GPUs take part; None where nothing says so."""
+        if self.run.n_gpus or self.run.gpu or self.run.samples.gpu:
+            return True
+        if self.run.n_gpus == 0 or self.run.engine == "embedded":
+            return False
+        return None
+
+    @property
+    def n_ranks(self) -> int | None:
+        """Ranks that share one step; None where the layout was not recorded."""
+        layout = self.run.layout
+        n = layout.tp * layout.dp * layout.pp
+        if n > 1 or self.run.n_gpus == 1 or self.has_gpu is False:
+            return n
+        log = self.launch.log if self.launch is not None else None
+        if log is None:
+            return None
+        sizes = [
+            log.resolved.get(f"{kind}_parallel_size")
+            for kind in ("tensor", "pipeline", "data")
+        ]
+        known = [int(s) for s in sizes if isinstance(s, (int, float))]
+        return int(np.prod(known)) if len(known) == len(sizes) else None
+
+    def findings(self, *codes: str) -> tuple[Finding, ...]:
+        """Return findings of this cell, or of its launch, that have these codes."""
+        launch = self.launch.name if self.launch is not None else None
+        name = self.result.name if self.result is not None else None
+        return tuple(
+            finding
+            for finding in (*self.run.findings, *self.analysis.findings)
+            if finding.code in codes
+            and (
+                (finding.cell is not None and finding.cell == name)
+                or (
+                    finding.cell is None
+                    and finding.launch is not None
+                    and finding.launch == launch
+                )
+            )
+        )
+
+    def group(self, metric: str) -> RepeatGroup | None:
+        """Return the repeats that this cell belongs to."""
+        if self.result is None:
+            return None
+        return next(
+            (
+                group
+                for group in self.analysis.groups
+                if group.metric == metric and self.result.name in group.cells
+            ),
+            None,
+        )
+
+    def span_ns(self) -> tuple[int, int] | None:
+        """First send to last content; None without single requests."""
+        requests = self.cell.requests if self.cell is not None else ()
+        ends = [
+            r.last_content_at_ns for r in requests if r.last_content_at_ns is not None
+        ]
+        if not ends:
+            return None
+        return min(r.sent_at_ns for r in requests), max(ends)
+
+    def gauge(self, *names: str) -> tuple[float, ...]:
+        """Return a gauge inside the cell span: largest value of each snapshot."""
+        span = self.span_ns()
+        if span is None:
+            return ()
+        inside = (s for s in self.run.samples.metrics if span[0] <= s.at_ns <= span[1])
+        found = (_named(snapshot, names) for snapshot in inside)
+        return tuple(max(values) for values in found if values)
+
+    def counter_delta(self, *names: str) -> float | None:
+        """Return a counter's growth over the cell, all labels; None: not exposed."""
+        cell = self.cell
+        if cell is None or cell.metrics_before is None or cell.metrics_after is None:
+            return None
+        before = _named(cell.metrics_before, names)
+        after = _named(cell.metrics_after, names)
+        if not before or not after:
+            return None
+        delta = sum(after) - sum(before)
+        return delta if delta >= 0 else None
+
+    def short_gap_pct(self) -> float | None:
+        """Return the share of gaps between chunks below a tenth of the step, percent.
+
+        It is what a reader that wakes late leaves: several chunks with one stamp.
+        """
+        step = self.result.server_tpot_ms if self.result is not None else None
+        if step is None or self.cell is None:
+            return None
+        gaps = [np.diff(r.chunks_ns) for r in self.cell.requests if r.n_chunks > 1]
+        gaps = [g for g in gaps if g.size]
+        if not gaps:
+            return None
+        return float(100 * np.mean(np.concatenate(gaps) < step * 1e6 / 10))
+
+
+def _named(snapshot: MetricsSnapshot, names: Iterable[str]) -> list[float]:
+    """Return the values of the first of these names that the snapshot has."""
+    for name in names:
+        values: list[MetricValue] = [v for v in snapshot.values if v.name == name]
+        if values:
+            return [v.value for v in values]
+    return []
+
+
+def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
+    """Return a view of every cell that is a measurement, in the analysis' order."""
+    cells = {cell.name: cell for cell in run.cells}
+    launches = {launch.name: launch for launch in run.launches}
+    return tuple(
+        CellView(
+            run=run,
+            analysis=analysis,
+            configuration=result.configuration,
+            result=result,
+            cell=cells.get(result.name),
+            launch=launches.get(result.launch),
+        )
+        for result in analysis.cells
+        if not result.warm_up and result.n_requests > result.n_failed
+    )
