@@ -1,78 +1,16 @@
 """The engines. A new one is a definition here and nothing else."""
 
-import re
+import dataclasses
+import json
 import shlex
 import sys
 
 from stepscope.engines.definition import EngineDef, Flags
-from stepscope.recipe.records import Layout, Recipe
-
-
-def _degree(flags: Flags, *names: str) -> int:
-    for name in names:
-        value = flags.get(name)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return max(value, 1)
-        if isinstance(value, str) and value.isdecimal():
-            return max(int(value), 1)
-    return 1
-
-
-def _vllm_layout(flags: Flags) -> Layout:
-    tp = _degree(flags, "tensor-parallel-size", "tp")
-    dp = _degree(flags, "data-parallel-size", "dp")
-    on = bool(flags.get("enable-expert-parallel"))
-    return Layout(
-        tp=tp,
-        dp=dp,
-        pp=_degree(flags, "pipeline-parallel-size", "pp"),
-        ep=tp * dp if on else 1,
-    )
-
-
-def _sglang_layout(flags: Flags) -> Layout:
-    return Layout(
-        tp=_degree(flags, "tp-size", "tensor-parallel-size", "tp"),
-        dp=_degree(flags, "dp-size", "data-parallel-size", "dp"),
-        pp=_degree(flags, "pp-size", "pipeline-parallel-size"),
-        ep=_degree(flags, "ep-size", "expert-parallel-size"),
-    )
-
-
-def _one_gpu(flags: Flags) -> Layout:
-    return Layout()
-
-
-_VLLM_WORKER = re.compile(r"VLLM::Worker|VllmWorker|Worker_(?:DP|TP|PP|EP)\d|^Worker\b")
-
-
-def _vllm_role(argv: tuple[str, ...], name: str) -> str:
-    line = " ".join(argv) or name
-    if "EngineCore" in line or "EngineCore" in name:
-        return "engine-core"
-    if _VLLM_WORKER.search(line) or _VLLM_WORKER.search(name):
-        return "worker"
-    if "DPCoordinator" in line:
-        return "coordinator"
-    # "vllm serve ..." or "... cli.main serve ...": the API server is the root.
-    if re.search(r"\bserve\b|APIServer|ApiServer|api_server", line):
-        return "api-server"
-    return "other"
-
-
-def _sglang_role(argv: tuple[str, ...], name: str) -> str:
-    line = " ".join(argv) or name
-    if "sglang::scheduler" in line:
-        return "engine-core"
-    if "sglang::detokenizer" in line:
-        return "detokenizer"
-    if "launch_server" in line or "sglang::http" in line:
-        return "api-server"
-    return "other"
-
-
-def _single_role(argv: tuple[str, ...], name: str) -> str:
-    return "server"
+from stepscope.engines.embedded import ALIAS
+from stepscope.engines.gguf_model import CONFIG_JSON, N_TOKENS
+from stepscope.engines.layouts import sglang_layout, vllm_layout, whole_layout
+from stepscope.engines.processes import sglang_role, single_role, vllm_role
+from stepscope.recipe.records import Recipe
 
 
 def _vllm_program(recipe: Recipe) -> tuple[str, ...]:
@@ -97,6 +35,17 @@ def _no_program(recipe: Recipe) -> tuple[str, ...]:
     return ()
 
 
+def _vllm_trace_flags(folder: str) -> Flags:
+    config = {
+        "profiler": "torch",
+        "torch_profiler_dir": folder,
+        # Stacks multiply the size of a trace and the time to write it.
+        "torch_profiler_with_stack": False,
+        "ignore_frontend": True,
+    }
+    return {"profiler-config": json.dumps(config, separators=(",", ":"))}
+
+
 ENGINES: dict[str, EngineDef] = {
     "vllm": EngineDef(
         name="vllm",
@@ -104,33 +53,40 @@ ENGINES: dict[str, EngineDef] = {
         ready_path="/health",
         metrics_path="/metrics",
         program=_vllm_program,
-        role=_vllm_role,
-        layout=_vllm_layout,
+        role=vllm_role,
+        layout=vllm_layout,
+        capture_flags={"iteration-details": {"enable-logging-iteration-details": True}},
+        trace_flags=_vllm_trace_flags,
+        trace_paths=("/start_profile", "/stop_profile"),
+        # It reports usage to its makers from a thread of the server: no part of a step.
         own_environment={"VLLM_NO_USAGE_STATS": "1"},
     ),
     "sglang": EngineDef(
         name="sglang",
         log_format="sglang",
-        # Its /health generates a token: polling it is load.
+        # Its /health generates a token: polling it is load. This one answers while
+        # the warm-up request still runs, so the log has the last word.
         ready_path="/model_info",
+        ready_log="The server is fired up and ready to roll!",
         metrics_path="/metrics",
         program=_sglang_program,
-        role=_sglang_role,
-        layout=_sglang_layout,
+        role=sglang_role,
+        layout=sglang_layout,
         own_flags={"enable-metrics": True},
     ),
     "llamacpp": EngineDef(
         name="llamacpp",
         log_format="llamacpp",
-        # 503 with a body while the model loads: only 200 is ready.
+        # 503 with a body while the model loads.
         ready_path="/health",
         metrics_path="/metrics",
         program=_llamacpp_program,
-        role=_single_role,
-        layout=_one_gpu,
+        role=single_role,
+        layout=whole_layout,
         own_flags={"metrics": True},
         # Otherwise a prompt that comes again has no prefill.
         extra_body={"cache_prompt": False},
+        name_flag="alias",
     ),
     "embedded": EngineDef(
         name="embedded",
@@ -138,9 +94,13 @@ ENGINES: dict[str, EngineDef] = {
         ready_path="/health",
         metrics_path="/metrics",
         program=_embedded_program,
-        role=_single_role,
-        layout=_one_gpu,
+        role=single_role,
+        layout=whole_layout,
         extra_body={"cache_prompt": False},
+        n_vocabulary=N_TOKENS,
+        model_config=CONFIG_JSON,
+        model_name=ALIAS,
+        name_flag="alias",
     ),
     "url": EngineDef(
         name="url",
@@ -148,12 +108,35 @@ ENGINES: dict[str, EngineDef] = {
         ready_path="/v1/models",
         metrics_path="/metrics",
         program=_no_program,
-        role=_single_role,
-        layout=_one_gpu,
-        # Unknown servers: vLLM and SGLang take ids, others may not; the probe tells.
+        role=single_role,
+        layout=whole_layout,
+        # Text works everywhere; token ids are refused by some servers.
+        token_ids=frozenset(),
         boots=False,
     ),
 }
+
+
+def engine_of(recipe: Recipe) -> EngineDef:
+    """Return the definition that a recipe needs.
+
+    An address whose ``[server] engine`` is known is read like that engine and still
+    not booted. A model of the recipe's own replaces what an engine says of its own.
+    """
+    engine = ENGINES[recipe.engine]
+    if recipe.server is not None and recipe.server.engine is not None:
+        served = ENGINES[recipe.server.engine]
+        return dataclasses.replace(
+            engine,
+            log_format=served.log_format,
+            role=served.role,
+            extra_body=served.extra_body,
+            token_ids=served.token_ids,
+            trace_paths=served.trace_paths,
+        )
+    if engine.n_vocabulary is not None and recipe.model is not None:
+        return dataclasses.replace(engine, n_vocabulary=None, model_config=None)
+    return engine
 
 
 def shell_line(environment: dict[str, str], command: tuple[str, ...]) -> str:

@@ -16,15 +16,26 @@ class EngineDef:
     Attributes:
         name: As the recipe spells it.
         log_format: ``vllm``, ``sglang`` or ``llamacpp``; None when unknown.
-        ready_path: Answers 200 only when requests are served.
+        ready_path: Answers 200, and nothing but 200, when requests are served.
+        ready_log: Text that the log must hold besides, where the path answers before
+            the engine has warmed up; None where the path says it all.
         metrics_path: Prometheus text; None when the engine has none.
+        program: The command before the flags.
+        role: (argv, process name) to the role of a process (``ProcessSample.role``).
+        layout: Flags to the parallel layout that they ask for.
         own_flags: Flags that stepscope adds unless the recipe sets them.
+        capture_flags: Flags that stepscope adds for a ``capture`` of the recipe.
+        trace_flags: Folder to the flags that make traces possible; None: it can not.
+        trace_paths: Where to POST to begin and to end a trace.
         own_environment: Environment that stepscope adds unless the recipe sets it.
         extra_body: Fields added to every request.
         token_ids: Endpoints that take a prompt as token ids.
-        program: The command before the flags.
-        role: (argv, process name) -> role of a process.
-        layout: Flags -> parallel layout.
+        n_vocabulary: Tokens of the model's vocabulary, where the engine brings the
+            model; ids from 1 on are ordinary text.
+        model_config: config.json of that model.
+        model_name: What requests call the model where the recipe gives no name.
+        name_flag: The flag that takes the served name.
+        boots: False: stepscope starts nothing.
     """
 
     name: str
@@ -34,25 +45,57 @@ class EngineDef:
     program: Callable[[Recipe], tuple[str, ...]]
     role: Callable[[tuple[str, ...], str], str]
     layout: Callable[[Flags], Layout]
+    ready_log: str | None = None
     own_flags: Flags = field(default_factory=dict)
+    capture_flags: dict[str, Flags] = field(default_factory=dict)
+    trace_flags: Callable[[str], Flags] | None = None
+    trace_paths: tuple[str, str] | None = None
     own_environment: dict[str, str] = field(default_factory=dict)
     extra_body: dict[str, object] = field(default_factory=dict)
     token_ids: frozenset[str] = frozenset({"/v1/completions"})
-    host_flag: str = "host"
-    port_flag: str = "port"
+    n_vocabulary: int | None = None
+    model_config: str | None = None
+    model_name: str | None = None
+    name_flag: str = "served-model-name"
     boots: bool = True
 
     def command(
-        self, recipe: Recipe, configuration: Configuration, port: int
+        self,
+        recipe: Recipe,
+        configuration: Configuration,
+        port: int,
+        trace_folder: str | None = None,
     ) -> tuple[str, ...]:
-        """Return the server command for one configuration on one port."""
-        flags: Flags = {**self.own_flags}
-        if recipe.served_model_name and self.name in ("vllm", "sglang"):
-            flags["served-model-name"] = recipe.served_model_name
-        flags.update(configuration.flags)
-        flags[self.host_flag] = recipe.host
-        flags[self.port_flag] = port
-        return (*self.program(recipe), *rendered(flags))
+        """Return the server command for one configuration on one port.
+
+        Args:
+            recipe: What to run.
+            configuration: Its flags come after those that stepscope adds.
+            port: Where it listens.
+            trace_folder: Where traces go; None: none is taken.
+        """
+        if not self.boots:
+            return ()
+        added = self.added_flags(recipe, configuration, port, trace_folder)
+        return (*self.program(recipe), *rendered(added), *rendered(configuration.flags))
+
+    def added_flags(
+        self,
+        recipe: Recipe,
+        configuration: Configuration,
+        port: int,
+        trace_folder: str | None = None,
+    ) -> Flags:
+        """Return the flags that stepscope adds, for people to see before a run."""
+        flags: Flags = {"host": recipe.host, "port": port}
+        if recipe.served_model_name:
+            flags[self.name_flag] = recipe.served_model_name
+        flags |= self.own_flags
+        for capture in recipe.capture:
+            flags |= self.capture_flags.get(capture, {})
+        if trace_folder is not None and self.trace_flags is not None:
+            flags |= self.trace_flags(trace_folder)
+        return {k: v for k, v in flags.items() if k not in configuration.flags}
 
     def environment(
         self, recipe: Recipe, configuration: Configuration
@@ -64,17 +107,26 @@ class EngineDef:
         """Return True when ``endpoint`` takes a prompt as token ids."""
         return endpoint in self.token_ids
 
+    def request_model(self, recipe: Recipe) -> str | None:
+        """Return what requests must call the model; None when nobody says."""
+        return recipe.served_model_name or self.model_name or recipe.model
+
 
 def rendered(flags: Flags) -> tuple[str, ...]:
     """Return flags as arguments: True is a bare switch, False and None vanish.
 
-    One-letter flags take one dash.
+    A value that begins with a dash is joined to its flag: otherwise argument parsers
+    take it for a flag of its own.
     """
     arguments: list[str] = []
     for name, value in flags.items():
         if value is None or value is False:
             continue
-        arguments.append(f"-{name}" if len(name) == 1 else f"--{name}")
-        if value is not True:
-            arguments.append(value if isinstance(value, str) else json.dumps(value))
+        text = value if isinstance(value, str) else json.dumps(value)
+        if value is True:
+            arguments.append(f"--{name}")
+        elif text.startswith("-"):
+            arguments.append(f"--{name}={text}")
+        else:
+            arguments += [f"--{name}", text]
     return tuple(arguments)

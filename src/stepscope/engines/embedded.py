@@ -1,8 +1,8 @@
-"""The embedded default engine: llama.cpp's own C++ server, in a process of its own.
+"""The embedded engine: llama.cpp's own C++ server, in a process of its own.
 
-``python -m stepscope.engines.embedded --port 9000`` serves until it is told to stop.
-One compute thread by default: with two on two cores, anything else that runs (the
-client is enough) makes llama.cpp's spin barriers collapse.
+``python -m stepscope.engines.embedded --port 8080`` serves a small random model until
+SIGTERM or SIGINT. One compute thread, unless told otherwise: with as many threads as
+cores, spinning at barriers makes every step wait for whatever else runs.
 """
 
 import argparse
@@ -11,52 +11,84 @@ import sys
 from pathlib import Path
 
 from stepscope.engines.gguf_model import ensure_model
+from stepscope.errors import SessionError
+from stepscope.recipe.window import EMBEDDED_SLOT_CONTEXT, EMBEDDED_SLOTS
 
-
-def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="stepscope.engines.embedded")
-    parser.add_argument("--model", type=Path, help="GGUF; default: the random model")
-    parser.add_argument("--host", default="127.0.0.1")
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--slots", type=int, default=16, help="requests at once")
-    parser.add_argument("--slot-context", type=int, default=512, help="tokens a slot")
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--alias", default="random-llama-28m")
-    return parser.parse_args(argv)
+ALIAS = "random-llama-28m"
+_STOP = {signal.SIGTERM, signal.SIGINT}
 
 
 def main(argv: list[str]) -> int:
-    """Serve until SIGTERM or SIGINT; return the exit code."""
-    options = _arguments(argv)
+    """Serve until a signal comes; return the exit code.
+
+    Args:
+        argv: Arguments without the program's name.
+    """
+    # Before any thread exists: threads inherit the mask, so the signal can only
+    # arrive where it is waited for, however early it comes.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _STOP)
+    options = _parser().parse_args(argv)
+    try:
+        _serve(options)
+    except SessionError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m stepscope.engines.embedded", allow_abbrev=False
+    )
+    add = parser.add_argument
+    add("--model", type=Path, help="a GGUF file; default: the random model")
+    add("--alias", default=ALIAS, help="the name under which it is served")
+    add("--host", default="127.0.0.1")
+    add("--port", type=int, required=True)
+    add("--slots", type=int, default=EMBEDDED_SLOTS, help="requests in one batch")
+    add("--slot-context", type=int, default=EMBEDDED_SLOT_CONTEXT, help="tokens a slot")
+    add("--threads", type=int, default=1, help="compute threads")
+    return parser
+
+
+def _serve(options: argparse.Namespace) -> None:
     try:
         import xllamacpp
-    except ImportError:
-        print(
-            "stepscope.engines.embedded: xllamacpp is not installed; the embedded"
-            " engine needs it. Run: pip install 'stepscope[embedded]'.",
-            file=sys.stderr,
-        )
-        return 3
-    stop = {signal.SIGTERM, signal.SIGINT}
-    # Blocked before the server starts its threads, so that only sigwait sees them.
-    signal.pthread_sigmask(signal.SIG_BLOCK, stop)
-    model = options.model or ensure_model()
+    except ImportError as error:
+        raise SessionError(
+            "embedded engine",
+            f"xllamacpp can not be loaded ({error})",
+            "expected the extra 'embedded'",
+            "Run: pip install 'stepscope[embedded]'",
+        ) from error
+    if options.model is not None and not options.model.is_file():
+        raise SessionError(str(options.model), "no such file", "expected a GGUF model")
     params = xllamacpp.CommonParams()
-    params.model.path = str(model)
+    params.model.path = str(options.model or ensure_model())
+    params.model_alias = {options.alias}
+    params.hostnames = [options.host]
+    params.port = options.port
     params.n_ctx = options.slots * options.slot_context
     params.n_parallel = options.slots
     params.cpuparams.n_threads = options.threads
     params.cpuparams_batch.n_threads = options.threads
-    params.hostnames = [options.host]
-    params.port = options.port
-    params.model_alias = {options.alias}
+    # One for each stream, as many that wait, and some for metrics.
+    params.n_threads_http = 2 * options.slots + 8
     params.endpoint_metrics = True
     params.endpoint_slots = True
     params.ui = False
-    server = xllamacpp.Server(params)
+    try:
+        server = xllamacpp.Server(params)
+    except RuntimeError as error:
+        raise SessionError(
+            "embedded engine",
+            f"llama.cpp did not start ({error})",
+            f"expected to serve {params.model.path} on port {options.port}",
+            "Read the lines above; is the port free?",
+        ) from error
     print(f"stepscope.engines.embedded: serving {server.listening_address}", flush=True)
-    signal.sigwait(stop)
-    return 0
+    signal.sigwait(_STOP)
+    del server  # its threads end before the interpreter does
 
 
 if __name__ == "__main__":

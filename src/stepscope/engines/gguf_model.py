@@ -1,163 +1,195 @@
-"""A small Llama with random weights, written as GGUF from a fixed seed.
+"""The embedded model: a Llama with random weights, the same bytes on every machine.
 
-It speaks nonsense at the speed of a real 28 M parameter model: what the demo measures
-is a real engine doing real work. The vocabulary is ASCII, so each token is a whole
-piece of text and an event of the stream is a token.
+It says nothing sensible and needs no download. What matters is that its arithmetic,
+its memory traffic and its stream are those of a real model.
 """
 
 import hashlib
+import json
 import os
 import tempfile
-from dataclasses import dataclass
-from itertools import product
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 
-#: Part of the file's name: a change of anything below needs a new one.
+from stepscope.engines import gguf_file
+from stepscope.engines.vocabulary import END, vocabulary
+from stepscope.errors import SessionError
+
+N_TOKENS = 4096
+_LAYERS, _HIDDEN, _FFN, _HEADS, _KV_HEADS = 8, 512, 1408, 8, 4
+_TRAINED_CONTEXT = 4096
+_SEED = 20261130
+
+#: Raise it with anything that changes the bytes: caches keep the old file.
 VERSION = 1
-_SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+SHA256 = "b85a7fb68847c0a4f50b2e20e901c69b0fd4604f3a29145bfe748da18eca194a"
 
+#: The same model as a Hugging Face config.json, for the byte floor.
+CONFIG_JSON = json.dumps(
+    {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": _HIDDEN,
+        "intermediate_size": _FFN,
+        "num_hidden_layers": _LAYERS,
+        "num_attention_heads": _HEADS,
+        "num_key_value_heads": _KV_HEADS,
+        "head_dim": _HIDDEN // _HEADS,
+        "vocab_size": N_TOKENS,
+        "max_position_embeddings": _TRAINED_CONTEXT,
+        "tie_word_embeddings": False,
+        "torch_dtype": "float16",
+    },
+    indent=1,
+)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSize:
-    """Shape of the random Llama; 27.8 M parameters, 56 MB in float16 by default."""
-
-    layers: int = 8
-    hidden: int = 512
-    feed_forward: int = 1408
-    heads: int = 8
-    kv_heads: int = 4
-    vocabulary: int = 4096
-    context: int = 4096
-    seed: int = 20260911
+#: Jinja, as chat templates are. Plain words: the vocabulary has no role tokens.
+_CHAT = (
+    "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
+    "{% if add_generation_prompt %}assistant: {% endif %}"
+)
 
 
 def default_model_path() -> Path:
-    """Return where the default model is kept (the user's cache folder)."""
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "stepscope" / f"random-llama-28m-v{VERSION}.gguf"
+    """Return where the model is kept: the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME", "")
+    # The XDG specification tells to ignore a relative path.
+    base = Path(cache) if cache.startswith("/") else Path.home() / ".cache"
+    return base / "stepscope" / f"random-llama-28m-v{VERSION}.gguf"
 
 
-def ensure_model(path: Path | None = None, size: ModelSize | None = None) -> Path:
-    """Write the model unless it is there; return its path.
+def ensure_model(path: Path | None = None) -> Path:
+    """Write the model unless the very same file is there; return its path.
 
-    The file appears whole or not at all: it is written beside its place and renamed.
-    The same size and seed give the same bytes.
+    It appears under its name only when it is whole; a damaged file is replaced.
+
+    Raises:
+        SessionError: The file can not be written.
     """
     path = path or default_model_path()
-    if path.exists():
-        return path
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=".partial")
-    os.close(handle)
     try:
-        _write(Path(temporary), size or ModelSize())
-        Path(temporary).chmod(0o644)
-        Path(temporary).rename(path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+        if not path.is_file() or sha256(path) != SHA256:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _write(path)
+    except OSError as error:
+        raise SessionError(
+            str(path),
+            f"the embedded model can not be written ({error.strerror})",
+            "expected 56 MB of room in a writable cache",
+            "Free space there or set XDG_CACHE_HOME",
+        ) from error
     return path
 
 
 def sha256(path: Path) -> str:
     """Return the hex digest of a file."""
-    with path.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def vocabulary(n: int) -> tuple[list[str], list[str]]:
-    """Return n token texts and the merges that build them (byte-level BPE).
-
-    Single printable ASCII characters first (a space is written as GPT-2 writes it),
-    then pairs of letters, then pairs of pairs.
-    """
-    single = [chr(c) for c in range(33, 127)] + ["Ġ", "Ċ", "ĉ"]
-    letters = [chr(c) for c in range(ord("a"), ord("z") + 1)]
-    tokens = [*_SPECIAL, *single]
-    merges: list[str] = []
-    pairs = [
-        *("Ġ" + x for x in letters),
-        *(a + b for a, b in product(letters, letters)),
+def model_bytes() -> Iterator[bytes]:
+    """Yield the GGUF file in parts."""
+    tensors = _tensors()
+    infos = [
+        gguf_file.TensorInfo(name, shape, _dtype(std)) for name, shape, std in tensors
     ]
-    for pair in pairs:
-        tokens.append(pair)
-        merges.append(f"{pair[0]} {pair[1]}")
-    doubles = (a + b for a, b in product(pairs, pairs[26:]))
-    seen = set(tokens)
-    for text in doubles:
-        if len(tokens) >= n:
-            break
-        if text in seen:
-            continue
-        seen.add(text)
-        tokens.append(text)
-        merges.append(f"{text[:2]} {text[2:]}")
-    return tokens[:n], merges
+    yield gguf_file.header(_values(), infos)
+    bits = np.random.PCG64(_SEED)
+    yield from gguf_file.body(_weights(bits, shape, std) for _, shape, std in tensors)
 
 
-def _write(path: Path, size: ModelSize) -> None:
-    import gguf
-
-    tokens, merges = vocabulary(size.vocabulary)
-    writer = gguf.GGUFWriter(path, "llama")
-    writer.add_name("random-llama-28m")
-    writer.add_context_length(size.context)
-    writer.add_embedding_length(size.hidden)
-    writer.add_block_count(size.layers)
-    writer.add_feed_forward_length(size.feed_forward)
-    writer.add_head_count(size.heads)
-    writer.add_head_count_kv(size.kv_heads)
-    writer.add_layer_norm_rms_eps(1e-5)
-    writer.add_rope_dimension_count(size.hidden // size.heads)
-    writer.add_rope_freq_base(10_000.0)
-    writer.add_vocab_size(len(tokens))
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_F16)
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(tokens)
-    control = int(gguf.TokenType.CONTROL)
-    normal = int(gguf.TokenType.NORMAL)
-    writer.add_token_types([control if t in _SPECIAL else normal for t in tokens])
-    writer.add_token_merges(merges)
-    writer.add_bos_token_id(0)
-    writer.add_eos_token_id(2)
-    writer.add_pad_token_id(0)
-    writer.add_add_bos_token(False)
-    writer.add_chat_template(
-        "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}"
-        "<|im_end|>\n{% endfor %}<|im_start|>assistant\n"
-    )
-    _tensors(writer, size, len(tokens))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+def _write(path: Path) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            for part in model_bytes():
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    finally:
+        Path(name).unlink(missing_ok=True)
 
 
-def _tensors(writer: "object", size: ModelSize, n_tokens: int) -> None:
-    draw = np.random.default_rng(size.seed)
-    add = writer.add_tensor  # type: ignore[attr-defined]  # gguf ships no types
+def _dtype(
+    std: float | None,
+) -> np.dtype[np.float16] | np.dtype[np.float32]:
+    """Return float16 for weights, float32 for norms, as llama.cpp wants them."""
+    return np.dtype("<f4") if std is None else np.dtype("<f2")
 
-    def weight(name: str, *shape: int, scale: float = 0.02) -> None:
-        values = draw.standard_normal(shape, dtype=np.float32) * scale
-        add(f"{name}.weight", values.astype(np.float16))
 
-    def norm(name: str) -> None:
-        add(f"{name}.weight", np.ones(size.hidden, dtype=np.float32))
+def _weights(
+    bits: np.random.PCG64, shape: tuple[int, ...], std: float | None
+) -> gguf_file.Array:
+    """Return uniform weights of deviation ``std``; ones where it is None.
 
-    kv = size.kv_heads * (size.hidden // size.heads)
-    weight("token_embd", n_tokens, size.hidden, scale=1.0)
-    norm("output_norm")
-    weight("output", n_tokens, size.hidden, scale=0.05)
-    for i in range(size.layers):
-        block = f"blk.{i}."
-        norm(block + "attn_norm")
-        norm(block + "ffn_norm")
-        weight(block + "attn_q", size.hidden, size.hidden)
-        weight(block + "attn_k", kv, size.hidden)
-        weight(block + "attn_v", kv, size.hidden)
-        weight(block + "attn_output", size.hidden, size.hidden)
-        weight(block + "ffn_gate", size.feed_forward, size.hidden)
-        weight(block + "ffn_up", size.feed_forward, size.hidden)
-        weight(block + "ffn_down", size.hidden, size.feed_forward)
+    Raw generator output and exact float32 steps: numpy keeps those the same between
+    releases, unlike its distributions.
+    """
+    if std is None:
+        return np.ones(shape, dtype="<f4")
+    n = int(np.prod(shape))
+    raw = bits.random_raw(-(-n // 4)).astype("<u8").view("<u2")[:n]
+    centred = raw.astype(np.float32) - np.float32(32767.5)
+    # A uniform on [-w, w] has the deviation w / sqrt(3).
+    scale = np.float32(std * 3**0.5 / 32768)
+    return (centred * scale).astype("<f2").reshape(shape)
+
+
+def _tensors() -> list[tuple[str, tuple[int, ...], float | None]]:
+    """Return names, shapes and deviations (None: a norm) in the order of the file."""
+    head = _HIDDEN // _HEADS
+    found: list[tuple[str, tuple[int, ...], float | None]] = [
+        ("token_embd.weight", (N_TOKENS, _HIDDEN), 1.0),
+        ("output_norm.weight", (_HIDDEN,), None),
+        ("output.weight", (N_TOKENS, _HIDDEN), 0.05),
+    ]
+    for layer in range(_LAYERS):
+        block = f"blk.{layer}."
+        found += [
+            (block + "attn_norm.weight", (_HIDDEN,), None),
+            (block + "attn_q.weight", (_HIDDEN, _HIDDEN), 0.02),
+            (block + "attn_k.weight", (_KV_HEADS * head, _HIDDEN), 0.02),
+            (block + "attn_v.weight", (_KV_HEADS * head, _HIDDEN), 0.02),
+            (block + "attn_output.weight", (_HIDDEN, _HIDDEN), 0.02),
+            (block + "ffn_norm.weight", (_HIDDEN,), None),
+            (block + "ffn_gate.weight", (_FFN, _HIDDEN), 0.02),
+            (block + "ffn_up.weight", (_FFN, _HIDDEN), 0.02),
+            (block + "ffn_down.weight", (_HIDDEN, _FFN), 0.02),
+        ]
+    return found
+
+
+def _values() -> dict[str, gguf_file.Value]:
+    words = vocabulary(N_TOKENS)
+    normal, control = 1, 3
+    end = words.tokens.index(END)
+    types = [control if i == end else normal for i in range(len(words.tokens))]
+    return {
+        "general.architecture": "llama",
+        "general.name": f"stepscope-random-llama-v{VERSION}",
+        "general.file_type": 1,  # mostly f16
+        "llama.context_length": _TRAINED_CONTEXT,
+        "llama.embedding_length": _HIDDEN,
+        "llama.block_count": _LAYERS,
+        "llama.feed_forward_length": _FFN,
+        "llama.attention.head_count": _HEADS,
+        "llama.attention.head_count_kv": _KV_HEADS,
+        "llama.attention.layer_norm_rms_epsilon": 1e-5,
+        "llama.rope.dimension_count": _HIDDEN // _HEADS,
+        "llama.rope.freq_base": 10000.0,
+        "llama.vocab_size": len(words.tokens),
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": "gpt-2",
+        "tokenizer.ggml.tokens": words.tokens,
+        "tokenizer.ggml.token_type": types,
+        "tokenizer.ggml.merges": words.merges,
+        "tokenizer.ggml.bos_token_id": end,
+        "tokenizer.ggml.eos_token_id": end,
+        "tokenizer.ggml.padding_token_id": end,
+        "tokenizer.ggml.add_bos_token": False,
+        "tokenizer.chat_template": _CHAT,
+    }

@@ -40,7 +40,7 @@ _OWN_KEYS = {
 }
 
 #: All flags of the embedded engine, and the smallest value of each.
-EMBEDDED_FLAGS = {"slots": 1, "ctx": 64, "threads": 1}
+EMBEDDED_FLAGS = {"slots": 1, "slot-context": 64, "threads": 1}
 
 
 def read_configurations(

@@ -117,8 +117,8 @@ def _needs(problems: Problems, data: Mapping[str, Any]) -> None:
         problems.add("model", "missing", expected)
     if "iteration-details" in _list(data.get("capture")) and engine != "vllm":
         problems.add("capture", "iteration-details", "only vllm can log them")
-    if "trace" in _list(data.get("capture")) and engine not in ("vllm", "sglang"):
-        problems.add("capture", "trace", "only vllm and sglang can be traced")
+    if "trace" in _list(data.get("capture")) and engine != "vllm":
+        problems.add("capture", "trace", "only vllm can be told where to write it")
     if engine == "embedded" and "executable" in data:
         problems.add(
             "executable", "the embedded engine brings its own", "", "Remove it"

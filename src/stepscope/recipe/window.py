@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from stepscope.recipe.problems import Problems
 from stepscope.recipe.records import Configuration
 
-#: What the embedded engine uses where the recipe does not say: slots, and tokens of
-#: context over all of them.
+#: What the embedded engine uses where the recipe does not say: requests in one batch,
+#: and tokens of context for each.
 EMBEDDED_SLOTS = 16
-EMBEDDED_CTX = 4096
+EMBEDDED_SLOT_CONTEXT = 512
 
 _CONTEXT_FLAG = {"vllm": "max-model-len", "sglang": "context-length"}
 
@@ -50,8 +50,8 @@ def _limit(engine: str, configuration: Configuration) -> tuple[int, str] | None:
         if total and slots and not shared:
             return total // slots, "ctx-size"
     if engine == "embedded":
-        total = _whole(configuration, "ctx") or EMBEDDED_CTX
-        return total // (_whole(configuration, "slots") or EMBEDDED_SLOTS), "ctx"
+        tokens = _whole(configuration, "slot-context") or EMBEDDED_SLOT_CONTEXT
+        return tokens, "slot-context"
     return None
 
 

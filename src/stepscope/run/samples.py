@@ -56,8 +56,9 @@ class ProcessSample(
     Attributes:
         at_ns: Instant.
         pid: Process id.
-        role: ``api-server``, ``engine-core``, ``worker``, ``server`` (an engine in
-            one process), ``client`` or ``other``.
+        role: ``api-server``, ``engine-core``, ``worker``, ``coordinator``,
+            ``detokenizer``, ``server`` (an engine in one process), ``client`` or
+            ``other``.
         name: As the operating system names it.
         cpu_ns: CPU time used since its start, user and system, all threads.
         busiest_thread_cpu_ns: The same for the thread that has used most.
