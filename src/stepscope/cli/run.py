@@ -1,0 +1,79 @@
+"""``stepscope run``: measure what a recipe asks for."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import click
+
+from stepscope.clock import SystemClock
+from stepscope.recipe.records import Plan
+
+
+@click.command()
+@click.argument("recipe", type=click.Path(path_type=Path))
+@click.option("--out", type=click.Path(path_type=Path), help="The run directory.")
+@click.option("--resume", is_flag=True, help="Go on with the run in --out.")
+@click.option("--dry-run", is_flag=True, help="Show commands, cells, time and money.")
+@click.option("--only", help="A configuration, launch or cell; globs are fine.")
+def run(
+    recipe: Path, *, out: Path | None, resume: bool, dry_run: bool, only: str | None
+) -> None:
+    """Measure every configuration and cell of RECIPE."""
+    from stepscope.errors import RecipeError
+    from stepscope.recipe.expand import expand, select
+    from stepscope.recipe.loader import load_recipe
+
+    try:
+        text = recipe.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "not UTF-8"
+        raise RecipeError(str(recipe), reason, "expected a recipe") from error
+    plan = expand(load_recipe(text, str(recipe)))
+    if only is not None:
+        plan = select(plan, only)
+    if dry_run:
+        _show_plan(plan)
+        return
+    if resume and out is None:
+        raise RecipeError("--resume", "no --out", "expected the run to go on with")
+    from stepscope.cli.measure import measure
+
+    measure(plan, text, out or default_out(plan.recipe.name), resume=resume)
+
+
+def default_out(name: str) -> Path:
+    """Return ``runs/<name>-<UTC stamp>``."""
+    unix_s = SystemClock().wall_anchor().unix_ns / 1e9
+    stamp = datetime.fromtimestamp(unix_s, UTC).strftime("%Y%m%d-%H%M%S")
+    return Path("runs") / f"{name}-{stamp}"
+
+
+def _show_plan(plan: Plan) -> None:
+    from stepscope.engines.catalog import ENGINES, shell_line
+    from stepscope.recipe.estimate import estimate
+
+    engine = ENGINES[plan.recipe.engine]
+    recipe = plan.recipe
+    for launch in plan.launches:
+        print(f"# {launch.name}")
+        command = engine.command(recipe, launch.configuration, recipe.port or 0)
+        added = engine.environment(recipe, launch.configuration)
+        if engine.boots:
+            print(shell_line(added, command))
+            if recipe.port is None:
+                print("# port 0: a free one is taken")
+            if launch.configuration.cpus:
+                print(f"# on processors {launch.configuration.cpus}")
+        elif recipe.server is not None:
+            print(f"# nothing boots: {recipe.server.base_url}")
+        for cell in launch.cells:
+            work = cell.workload
+            print(
+                f"  {cell.name}: concurrency {work.concurrency}, {work.n_prompts}"
+                f" prompts, {work.input_tokens} tokens in, {work.output_tokens} out"
+            )
+    guess = estimate(plan)
+    money = "" if guess.usd is None else f", {guess.usd:.2f} USD"
+    print(f"# about {guess.minutes:.1f} minutes{money}; assumed:")
+    for line in guess.assumptions:
+        print(f"#   {line}")
