@@ -14,6 +14,8 @@ from stepscope.findings import Finding
 from stepscope.run.serverlog import LogEvent, ServerLog
 from stepscope.units import NS_PER_S
 
+NOT_PLACED = "log-not-placed"
+
 _STEP_S = 15 * 60
 _MOST_EAST_S = 14 * 3600
 _MOST_WEST_S = 12 * 3600
@@ -52,20 +54,28 @@ def log_offset_ns(
     if not stamps_s or not_after_ns <= not_before_ns:
         return None
     first, last = min(stamps_s), max(stamps_s)
-    years = _year_starts_s(not_before_ns, not_after_ns) if last < _A_YEAR_S else [0]
     fits = [
-        year + zone
-        for year in years
-        for zone in range(-_MOST_EAST_S, _MOST_WEST_S + 1, _STEP_S)
+        offset_s
+        for offset_s in possible_offsets_s(stamps_s, not_before_ns, not_after_ns)
         # The line was written in [stamp, stamp + 1 s).
-        if (first + year + zone + 1) * NS_PER_S > not_before_ns - _SLACK_NS
-        and (last + year + zone) * NS_PER_S <= not_after_ns + _SLACK_NS
+        if (first + offset_s + 1) * NS_PER_S > not_before_ns - _SLACK_NS
+        and (last + offset_s) * NS_PER_S <= not_after_ns + _SLACK_NS
     ]
     if len(fits) > 1 and ready is not None:
         stamp_s, ready_ns = ready
         late_ns = {fit: ready_ns - round((stamp_s + fit) * NS_PER_S) for fit in fits}
         fits = [fit for fit in fits if -_SLACK_NS <= late_ns[fit] <= _FOUND_READY_NS]
     return fits[0] * NS_PER_S if len(fits) == 1 else None
+
+
+def possible_offsets_s(
+    stamps_s: list[float], not_before_ns: int, not_after_ns: int
+) -> list[int]:
+    """Return every offset, seconds, that a log's clock may have to the Unix clock."""
+    yearless = max(stamps_s) < _A_YEAR_S
+    years = _year_starts_s(not_before_ns, not_after_ns) if yearless else [0]
+    zones = range(-_MOST_EAST_S, _MOST_WEST_S + 1, _STEP_S)
+    return [year + zone for year in years for zone in zones]
 
 
 def _year_starts_s(not_before_ns: int, not_after_ns: int) -> list[int]:
@@ -112,7 +122,7 @@ def stamps_of(log: ServerLog) -> list[float]:
 def unplaced(launch: str) -> Finding:
     """Return the finding for a log whose zone could not be told."""
     return Finding(
-        code="log-not-placed",
+        code=NOT_PLACED,
         severity="info",
         message="The server log's clock has no zone, and none or several of the"
         " possible ones put its lines inside the time in which the server ran.",

@@ -18,7 +18,14 @@ from stepscope.run.run import Summary
 from stepscope.units import NS_PER_S
 
 _LISTS = ("start_times", "ttfts", "itls", "output_lens", "input_lens")
-_METRICS = ("ttft", "tpot", "itl", "e2el")
+#: What files call a metric -> our name. SGLang's client writes the same form.
+_METRICS: dict[str, str] = {
+    "ttft": "ttft_ms",
+    "tpot": "tpot_ms",
+    "itl": "itl_ms",
+    "e2el": "e2el_ms",
+    "e2e_latency": "e2el_ms",
+}
 #: What the client writes -> our failure kind; the first text found decides.
 _FAILURES: tuple[tuple[str, str], ...] = (
     ("Too Many Requests", "rate-limited"),
@@ -48,6 +55,8 @@ class BenchResult:
         request_rate: Requests per second; None when unlimited.
         model: As the client named it.
         backend: The client's ``--backend``.
+        failures_known: False when the file does not say how many requests failed;
+            ``summary.n_failed`` is then 0 and means nothing.
     """
 
     requests: tuple[Request, ...]
@@ -57,6 +66,7 @@ class BenchResult:
     request_rate: float | None
     model: str | None
     backend: str | None
+    failures_known: bool
 
 
 def parse_bench(data: bytes) -> BenchResult:
@@ -90,6 +100,7 @@ def read_result(raw: dict[str, Any]) -> BenchResult:
         request_rate=_rate(raw.get("request_rate")),
         model=_text(raw.get("model_id")),
         backend=_text(raw.get("backend")),
+        failures_known=_failed(raw) is not None,
     )
 
 
@@ -114,14 +125,14 @@ def _rate(value: object) -> float | None:
 
 def _summary(raw: dict[str, Any]) -> Summary:
     stats: dict[str, dict[str, float]] = {}
-    for metric in _METRICS:
+    for metric, name in _METRICS.items():
         tail = f"_{metric}_ms"
         for key, value in raw.items():
             if key.endswith(tail) and isinstance(value, (int, float)):
-                stats.setdefault(f"{metric}_ms", {})[key.removesuffix(tail)] = value
+                stats.setdefault(name, {})[key.removesuffix(tail)] = value
     return Summary(
         n_completed=int(raw["completed"]),
-        n_failed=_failed(raw),
+        n_failed=_failed(raw) or 0,
         duration_s=float(raw["duration"]),
         input_tokens=_whole(raw.get("total_input_tokens")),
         output_tokens=_whole(raw.get("total_output_tokens")),
@@ -129,13 +140,16 @@ def _summary(raw: dict[str, Any]) -> Summary:
     )
 
 
-def _failed(raw: dict[str, Any]) -> int:
-    """Return the failures; before vLLM 0.11 the file does not count them."""
+def _failed(raw: dict[str, Any]) -> int | None:
+    """Return the failures, which older files count only indirectly or not at all."""
     failed = _whole(raw.get("failed"))
     if failed is not None:
         return failed
+    errors = raw.get("errors")
+    if isinstance(errors, list):
+        return sum(bool(error) for error in errors)
     asked = _whole(raw.get("num_prompts"))
-    return max(0, asked - int(raw["completed"])) if asked is not None else 0
+    return None if asked is None else max(0, asked - int(raw["completed"]))
 
 
 def _requests(raw: dict[str, Any]) -> tuple[Request, ...]:

@@ -1,0 +1,164 @@
+"""``import.toml``: which foreign files make up a run.
+
+A strict reader: every unknown key is named, with the known one it resembles.
+"""
+
+import difflib
+import tomllib
+import types
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from stepscope.errors import RecipeError
+from stepscope.importers.files import damaged
+
+
+class RunTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[run]``: what served. ``server_command`` is a file, a line, or its words."""
+
+    engine: str
+    name: str | None = None
+    session: str | None = None
+    engine_version: str | None = None
+    server_command: str | tuple[str, ...] | None = None
+    model: str | None = None
+    model_config: str | None = None
+    gpu: str | None = None
+    n_gpus: int | None = None
+    tensor_parallel: int = 1
+    data_parallel: int = 1
+    pipeline_parallel: int = 1
+    expert_parallel: bool = False
+    usd_per_gpu_hour: float | None = None
+
+
+class LogTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[log]``: the server's log, plain or gzip."""
+
+    file: str
+
+
+class TelemetryTable(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """``[telemetry]``: samples. ``utc_offset_minutes`` is for ``nvidia-smi`` stamps."""
+
+    file: str
+    format: str = "csv"
+    utc_offset_minutes: int | None = None
+
+
+class CellTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[[cell]]``: one client command. Stamps are Unix seconds of the command."""
+
+    name: str
+    configuration: str
+    results: tuple[str, ...]
+    format: str = "vllm-bench"
+    concurrency: int | None = None
+    n_prompts: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    warm_up: bool = False
+    repeat: int | None = None
+    command_started_at: Decimal | int | None = None
+    command_ended_at: Decimal | int | None = None
+    metrics_before: str | None = None
+    metrics_after: str | None = None
+
+
+class TraceTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """``[[trace]]``: a kernel timeline."""
+
+    file: str
+    concurrency: int | None = None
+    rank: int | None = None
+    cell: str | None = None
+
+
+class ImportSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A whole ``import.toml``."""
+
+    run: RunTable
+    log: LogTable | None = None
+    telemetry: TelemetryTable | None = None
+    cell: tuple[CellTable, ...] = ()
+    trace: tuple[TraceTable, ...] = ()
+
+
+def read_spec(path: Path) -> ImportSpec:
+    """Read an ``import.toml``.
+
+    Raises:
+        ArchiveError: It is no TOML.
+        RecipeError: A key is unknown, missing or of the wrong kind; ``also`` holds
+            all further unknown keys.
+    """
+    try:
+        raw = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise damaged(path, f"is no TOML ({error})") from error
+    unknown = tuple(_unknown(path, raw, ImportSpec, ""))
+    if unknown:
+        first, *rest = unknown
+        raise RecipeError(
+            first.where, first.found, first.expected, first.do, also=tuple(rest)
+        )
+    try:
+        spec = msgspec.convert(raw, ImportSpec)
+    except msgspec.ValidationError as error:
+        what, _, where = str(error).partition(" - at `$.")
+        raise RecipeError(
+            f"{path}: {where.rstrip('`') or 'top level'}", what
+        ) from error
+    names = [cell.name for cell in spec.cell]
+    for name in names:
+        if names.count(name) > 1:
+            raise RecipeError(
+                f"{path}: cell", f"two cells are named {name!r}", "one name a cell"
+            )
+    return spec
+
+
+def _unknown(
+    path: Path, raw: Any, table: type[msgspec.Struct], at: str
+) -> Iterator[RecipeError]:
+    """Yield an error for each key that ``table`` does not have, deepest last."""
+    if not isinstance(raw, dict):
+        return
+    hints = get_type_hints(table)
+    for key, value in raw.items():
+        where = f"{at}{key}"
+        if key not in hints:
+            close = difflib.get_close_matches(key, hints, n=1)
+            yield RecipeError(
+                f"{path}: {where}",
+                "unknown key",
+                f"did you mean {close[0]!r}?"
+                if close
+                else f"known: {', '.join(hints)}",
+            )
+            continue
+        inner = _inner(hints[key])
+        if inner is None:
+            continue
+        if isinstance(value, list):
+            for number, item in enumerate(value):
+                yield from _unknown(path, item, inner, f"{where}[{number}].")
+        else:
+            yield from _unknown(path, value, inner, f"{where}.")
+
+
+def _inner(hint: Any) -> type[msgspec.Struct] | None:
+    """Return the table that a field holds, one or many; None for a plain value."""
+    candidates = (
+        get_args(hint) if get_origin(hint) in (tuple, types.UnionType) else (hint,)
+    )
+    for candidate in candidates:
+        if isinstance(candidate, type) and issubclass(candidate, msgspec.Struct):
+            return candidate
+    return None
