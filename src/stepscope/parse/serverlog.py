@@ -27,7 +27,8 @@ from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
 from stepscope.run.serverlog import ServerLog
 
 _BAR = re.compile(
-    r"(?P<what>[A-Z][^:|%]{2,80}):? +(?P<pct>\d+)% ?(?:Completed ?)?\|[^|]{0,40}\| ?"
+    r"(?P<what>[A-Z][^:|%]{2,80}):? +(?P<pct>\d+)% ?(?:Completed ?)?\|"
+    r"(?:[^|]{0,40}\|)? ?"
     r"(?P<done>\d+)/(?P<total>\d+) \[(?P<spent>[\d:]+)"
 )
 _ANY_BAR = re.compile(r"\d+%(?: Completed)? ?\|")
@@ -35,7 +36,10 @@ _CAPTURE = re.compile(
     r"Capturing (?:\w+ )?(?:CUDA|cuda|HIP) graphs?(?: shapes)?(?: \(([^)]*)\))?"
 )
 _VERSION_BANNER = re.compile(r"version (\d+\.\d+\S*)\s*$")
+_DEVICE = re.compile(r"NVIDIA[ _](?:[A-Z][\w]*[ _])*?[A-Z]*\d{2,5}[\w]*")
 _ENGINE_NUMBER = re.compile(rb"Engine (\d+): ")
+#: A cheap look before the dear one.
+_ENDING = re.compile(r"hutdown|hutting|SIG|signal|Interrupt|raceful")
 _SHUTDOWN = re.compile(
     r"\[shutdown\] (?:API server: shutdown triggered|EngineCore: trigger received)|"
     r"Shutting down$|Received SIGTERM|SIGTERM received|Received signal (?:2|15)\b|"
@@ -67,6 +71,9 @@ class LogReader:
         self._state.engine = engine
         self._n_lines = 0
         self._n_boots = 1
+        self._head = b""
+        self._head_frame = Frame("")
+        self._head_engine = 0
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
@@ -76,7 +83,7 @@ class LogReader:
             number += 1
             if b" HTTP/1." in raw and b'"' in raw and b"rror" not in raw:
                 requests += 1
-            elif raw:
+            elif raw and not (b" I slot " in raw and b" time =" not in raw):
                 self._n_lines = number
                 self._raw(raw)
         self._n_lines = number
@@ -112,14 +119,15 @@ class LogReader:
 
     def _iteration(self, raw: bytes, match: re.Match[bytes]) -> None:
         head = raw[: match.start()]
-        named = _ENGINE_NUMBER.search(head)
-        if named is None:
-            named = _ENGINE_NUMBER.search(raw[max(0, match.start() - 16) :])
-        frame = self._frames.read(head.decode("utf-8", "replace"))
-        frame.text = ""
-        self._state.stamp(frame)
-        engine = int(named[1]) if named is not None else 0
-        iteration(self._state, Here(self._n_lines, frame), match, engine)
+        if head != self._head:  # It holds the second, so many lines share it.
+            named = _ENGINE_NUMBER.search(head)
+            frame = self._frames.read(head.decode("utf-8", "replace"))
+            frame.text = ""
+            self._state.stamp(frame)
+            self._head, self._head_frame = head, frame
+            self._head_engine = int(named[1]) if named is not None else 0
+        here = Here(self._n_lines, self._head_frame)
+        iteration(self._state, here, match, self._head_engine)
 
     def _folded(self, raw: bytes) -> None:
         """Several states of a bar on one line: the last of each is kept."""
@@ -164,13 +172,13 @@ class LogReader:
         state.stamp(frame)
         if frame.engine is not None and state.engine is None:
             state.engine = frame.engine
-        if "%" in text and self._bar(here):
+        if "%" in text and "|" in text and self._bar(here):
             return
         if self._sample(here):
             return
         if apply(_MERGED, state, here):
             return
-        if frame.engine in (None, "llamacpp") and read_llama(state, here):
+        if state.engine in (None, "llamacpp") and read_llama(state, here):
             return
         self._rest(here)
 
@@ -211,7 +219,11 @@ class LogReader:
             banner = _VERSION_BANNER.search(text)
             if banner is not None:
                 state.version = banner[1]
-        if _SHUTDOWN.search(text):
+        if "NVIDIA" in text and "device_name" not in state.resolved:
+            named = _DEVICE.search(text)
+            if named is not None:
+                state.resolve(here, "device_name", named[0].strip(" ._"))
+        if _ENDING.search(text) is not None and _SHUTDOWN.search(text):
             self._stop(here)
         level = here.frame.level
         if level == "WARNING":

@@ -1,5 +1,7 @@
 """A cache that is too small, a GPU that is not free, sequences that do not fit."""
 
+import msgspec
+
 from stepscope.analysis.boot.advice import Advice, flag, number
 from stepscope.analysis.boot.room import (
     ceil_to,
@@ -17,6 +19,8 @@ MAX_SHARE = 0.95
 SMALL_CACHE_GIB = 1.0
 #: Less than this is the driver's and the desktop's own, GiB.
 TENANT_GIB = 3.0
+#: Size of a GH200 with 144 GB, which no other GPU reports.
+UNIFIED_GIB = 142.5
 
 
 def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
@@ -38,18 +42,26 @@ def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
     advice.why += "."
     needed = (SMALL_CACHE_GIB - kv) if kv is not None else None
     value = raised(log, needed) if needed is not None else None
+    if log.engine == "sglang":
+        value, needed = _sglang_share(log), 0.0
     limit = min(MAX_SHARE, free_share(log) or MAX_SHARE)
     if value is not None and value <= limit:
-        _raise(log, advice, value, needed or 0.0)
+        _raise(log, advice, value)
     elif needed is None or value is None:
-        reachable = share is None or share < 0.9
-        advice.fix(
-            name,
-            "raise",
-            0.9 if reachable else None,
-            "the log does not hold the figures to compute a value",
-            "medium" if reachable else "low",
-        )
+        if share is None or share < 0.9:
+            advice.fix(
+                name,
+                "raise",
+                0.9,
+                "the log does not hold the figures to compute a value",
+                "medium",
+            )
+        else:
+            advice.wrong.append(
+                f"Raise {name}, as the message says: it is {share:g} already, and what"
+                " is allocated after the cache needs the rest."
+            )
+        _many_sequences(log, advice)
     else:
         advice.wrong.append(
             f"Raise {name}, as the message says: {value:.2f} would be needed and more"
@@ -65,7 +77,27 @@ def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
     return advice
 
 
-def _raise(log: ServerLog, advice: Advice, value: float, needed: float) -> None:
+def _sglang_share(log: ServerLog) -> float | None:
+    """The static fraction that leaves 1 GiB for the cache.
+
+    Source: SGLang's model_runner: cache = free after load - free before x (1 - share).
+    """
+    before, weights = log.ledger.free_at_start_gib, log.ledger.weights_gib
+    if before is None or weights is None or before <= 0:
+        return None
+    return ceil_to(1 - (before - weights - SMALL_CACHE_GIB) / before, 0.01)
+
+
+def _raise(log: ServerLog, advice: Advice, value: float) -> None:
+    if log.engine == "sglang":
+        advice.fix(
+            flag(log, "share"),
+            "raise",
+            value,
+            f"leaves about {SMALL_CACHE_GIB:g} GiB for the cache; more is better",
+            "high",
+        )
+        return
     device, kv = log.ledger.device_gib or 0.0, log.ledger.kv_gib or 0.0
     share = utilization(log) or 0.0
     even = share + max(0.0, -kv) / device
@@ -109,6 +141,16 @@ def _estimate(log: ServerLog, advice: Advice, needed: float | None) -> None:
             "low",
         )
     if large:
+        name = flag(log, "share")
+        advice.fixes[:] = [
+            msgspec.structs.replace(fix, confidence="low") if fix.flag == name else fix
+            for fix in advice.fixes
+        ]
+        advice.wrong.append(
+            f"The budget is too small, as the message says: without the estimate the"
+            f" cache would have {(ledger.kv_gib or 0.0) + estimate:.2f} GiB at the same"
+            f" {name}."
+        )
         advice.why += (
             f" The graph estimate of {estimate:.2f} GiB is what took it: it scales a"
             " sample of graphs to all of them, though they share a pool."
@@ -151,6 +193,19 @@ def _peak(
             "raise",
             2 * (number(log, "tensor_parallel_size") or 1),
             "halves the weights on each GPU; needs twice the GPUs",
+        )
+
+
+def _many_sequences(log: ServerLog, advice: Advice) -> None:
+    seqs = number(log, "max_num_seqs")
+    if log.engine == "vllm" and (seqs is None or seqs > 256):
+        advice.fix(
+            flag(log, "seqs"),
+            "lower",
+            256,
+            "the profiling run samples this many requests; a smaller number lowers its"
+            " peak",
+            "medium" if seqs is not None else "low",
         )
 
 
@@ -246,7 +301,9 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
     if "excluding" in failure.text:
         advice.why += " The budget excludes weights that another process shares."
     if held > TENANT_GIB and held > 0.04 * total:
-        unified = any(n in _names(log) for n in ("GH200", "GB10", "GB200", "Spark"))
+        unified = abs(total - UNIFIED_GIB) < 0.5 or any(
+            name in _names(log) for name in ("GH200", "GB10", "GB200", "Spark")
+        )
         if unified:
             advice.fix(
                 "page cache of the host",

@@ -120,6 +120,18 @@ def _unknown(failure: Failure) -> Advice:
     )
     if failure.frames:
         advice.why += f" It was raised in {failure.frames[-1]}."
+    if failure.signature == "host-alloc":
+        size = failure.numbers.get("buffer_gib", failure.numbers.get("asked_gib"))
+        advice.why = "Host memory could not be allocated"
+        advice.why += f" ({size:.2f} GiB)" if size is not None else ""
+        advice.why += f", not the GPU's; nothing was killed: {failure.text[:200]}"
+        advice.fix(
+            "memory limit of the container",
+            "raise",
+            round(size * 1.25, 1) if size is not None else None,
+            "at least this much on top of what is in use",
+            "low",
+        )
     if failure.signature == "illegal-access":
         advice.fix(
             "CUDA_LAUNCH_BLOCKING",
@@ -135,6 +147,8 @@ def _unknown(failure: Failure) -> Advice:
 def _wrapper_reading(root: Root) -> tuple[str, ...]:
     wrapper = root.fatal_line
     if wrapper is None or root.failure is None or wrapper.signature != "wrapper":
+        return ()
+    if wrapper.line == root.failure.line:
         return ()
     return (
         f'Line {wrapper.line} ("{wrapper.text[:60].rstrip(".")}") is the cause: it only'

@@ -13,6 +13,9 @@ from stepscope.analysis.boot.room import (
 )
 from stepscope.run.serverlog import Failure, ServerLog
 
+#: What graph capture is given at least when it failed half-way, of the device.
+CAPTURE_SHARE = 0.02
+
 _AFTER = {
     "gpu-oom-warmup-after-kv": "while kernels were warmed up, after the cache had taken"
     " its share",
@@ -58,19 +61,28 @@ def oom_advice(cause: str, failure: Failure, log: ServerLog) -> Advice:
 def _why(cause: str, failure: Failure, log: ServerLog) -> str:
     numbers = failure.numbers
     text = f"GPU memory ran out {_AFTER.get(cause, '')}".rstrip() + "."
-    asked, free = numbers.get("asked_gib"), numbers.get("free_gib")
+    asked = numbers.get("asked_gib", numbers.get("buffer_gib"))
+    free = numbers.get("free_gib")
     in_use, total = numbers.get("in_use_gib"), numbers.get("total_gib")
     if free is None and in_use is not None and total is not None:
         free = total - in_use
     if asked is not None and free is not None:
         text += f" It asked for {asked:.2f} GiB with {free:.2f} GiB free"
         text += f" of {total:.2f} GiB." if total is not None else "."
+    elif asked is not None:
+        text += f" It asked for {asked:.2f} GiB."
     ledger = log.ledger
     if cause in ("gpu-oom-warmup-after-kv", "gpu-oom-capture") and (
         ledger.kv_gib is not None
     ):
         text += f" The cache had been sized at {ledger.kv_gib:.2f} GiB from a snapshot"
         text += " taken before this phase."
+        consumed, device = ledger.consumed_gib, device_gib(log, failure)
+        if consumed is not None and device is not None:
+            text += (
+                f" That left {device - consumed - ledger.kv_gib:.2f} GiB of the device"
+                " free."
+            )
         held = held_since_kv_gib(failure, ledger)
         if held is not None:
             text += (
@@ -98,12 +110,21 @@ def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> N
             "takes the negative estimate out of the cache's size; then leave room for"
             " graphs with a lower --gpu-memory-utilization",
         )
-        missing = (missing or 0.0) - estimate
+        advice.wrong.append(
+            f"The cache of {log.ledger.kv_gib or 0.0:.2f} GiB is what the GPU has room"
+            " for: it was inflated by the negative estimate."
+        )
+        if missing is not None and -estimate >= missing:
+            missing = None  # Taking the estimate out is enough.
     if missing is not None:
         alone = lower_bound(log, failure, missing)
         extra = graphs if cause == "gpu-oom-warmup-after-kv" else None
         both = lower_bound(log, failure, missing + extra) if extra else None
         best = both or alone
+        if cause == "gpu-oom-capture" and alone is not None:
+            # Graphs that were still to come need room too, and no line says how much.
+            best = lower_bound(log, failure, max(missing, CAPTURE_SHARE * device_gib(
+                log, failure) if device_gib(log, failure) else missing))  # fmt: skip
         if best is not None and alone is not None:
             effect = f"{missing:.2f} GiB were missing: at most {alone.value:.3f} for"
             effect += " this allocation alone"
@@ -116,14 +137,7 @@ def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> N
             effect += " if a later one fails, the same arithmetic gives the next value."
             advice.fix(name, "lower", best.value, effect, "medium")
     if not advice.fixes:
-        advice.fix(
-            name,
-            "lower",
-            None,
-            "the message does not say how much was free, so no value can be computed;"
-            " each 0.01 frees 1 % of the device",
-            "low",
-        )
+        _step_down(log, advice)
     _smaller_steps(cause, failure, log, advice)
     share = utilization(log)
     at = f" from {share:g}" if share is not None else ""
@@ -136,6 +150,18 @@ def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> N
             f"The model is too large for the GPU: its {log.ledger.weights_gib:.2f} GiB"
             " of weights were loaded and the profiling run passed."
         )
+
+
+def _step_down(log: ServerLog, advice: Advice) -> None:
+    share = utilization(log)
+    advice.fix(
+        flag(log, "share"),
+        "lower",
+        round(share - 0.05, 3) if share is not None and share > 0.1 else None,
+        "a step, not a computed value: the message has no figures; each 0.01 frees 1 %"
+        " of the device",
+        "low",
+    )
 
 
 def _smaller_steps(
@@ -187,7 +213,7 @@ def _sampler(failure: Failure, log: ServerLog, advice: Advice) -> None:
     )
     missing = missing_gib(failure)
     over = overshoot_gib(log.ledger)
-    if missing is None and over:
+    if over and over > 0.1 and over > (missing or 0.0):
         missing = over
         advice.why += (
             f" The printed parts exceed the request by {over:.2f} GiB before the sampler"
@@ -213,7 +239,19 @@ def _sampler(failure: Failure, log: ServerLog, advice: Advice) -> None:
                 + (f" free {0.03 * device:.1f} GiB" if device else ""),
                 "low",
             )
-    if seqs is not None:
+    advice.wrong.append(
+        f"Raise {flag(log, 'share')}: the sampler's memory is not in the profile, so a"
+        " larger cache leaves it less."
+    )
+    if seqs is None:
+        advice.fix(
+            flag(log, "seqs"),
+            "lower",
+            256,
+            "its memory grows with this number, whose default is up to 1024",
+            "low",
+        )
+    else:
         scale = free / asked if asked and free is not None and free < asked else 0.5
         advice.fix(
             flag(log, "seqs"),
@@ -222,12 +260,6 @@ def _sampler(failure: Failure, log: ServerLog, advice: Advice) -> None:
             f"the warm-up samples {seqs} requests at once; its memory grows with that"
             " number",
         )
-    if not advice.fixes:
-        advice.fix(flag(log, "seqs"), "lower", None, "smaller sampler warm-up", "low")
-    advice.wrong.append(
-        f"Raise {flag(log, 'share')}: the sampler's memory is not in the profile, so a"
-        " larger cache leaves it less."
-    )
 
 
 def _runtime(failure: Failure, log: ServerLog, advice: Advice) -> None:
@@ -245,13 +277,7 @@ def _runtime(failure: Failure, log: ServerLog, advice: Advice) -> None:
                 f" {tokens_text(bound)}",
             )
     if not advice.fixes:
-        advice.fix(
-            flag(log, "share"),
-            "lower",
-            None,
-            "leave more of the GPU outside the cache; the log does not say how much",
-            "low",
-        )
+        _step_down(log, advice)
     seqs = number(log, "max_num_seqs", "max_running_requests")
     if seqs is not None and seqs > 1:
         advice.fix(
@@ -279,6 +305,9 @@ def _before_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> 
         )
     if log.engine == "llamacpp":
         _llama(failure, log, advice)
+        return
+    if "NV_ERR_NO_MEMORY" in failure.text:
+        _unified(log, advice)
         return
     workspace = any("workspace" in f or "b12x" in f.lower() for f in failure.frames)
     if workspace or "workspace" in failure.text.lower():
@@ -318,6 +347,23 @@ def _before_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> 
         f"Lower {flag(log, 'share')}: it sizes the cache, and nothing had been set aside"
         " for the cache yet."
     )
+
+
+def _unified(log: ServerLog, advice: Advice) -> None:
+    """The driver found no memory although the host had some."""
+    advice.why += (
+        " The kernel driver itself found no memory: where GPU and host share it, page"
+        " cache and fragmentation take what the checkpoint's reading filled."
+    )
+    advice.fix(
+        "page cache of the host",
+        "remove",
+        "drop_caches and compact_memory while loading",
+        "gives the driver whole pages back",
+    )
+    share = utilization(log)
+    if share is not None and share > 0.7:
+        advice.fix(flag(log, "share"), "lower", 0.7, "more room for the host", "low")
 
 
 def _llama(failure: Failure, log: ServerLog, advice: Advice) -> None:

@@ -74,7 +74,7 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
         relevant = _near(relevant, fatal or exited)
     candidates = [f for f in relevant if f.signature not in _NOT_ROOTS]
     candidates = [f for f in candidates if not (f.survived and _may_survive(f))]
-    first = _first(candidates)
+    first = _compiler(_first(candidates), candidates)
     if first is not None:
         return Root(first, silent=False, fatal_line=fatal, kernel=kernel,
                     exit_code=code, exit_line=exited)  # fmt: skip
@@ -100,6 +100,20 @@ def _first(candidates: list[Failure]) -> Failure | None:
         cascade,
         key=lambda f: (f.signature in _WEAK, _ROLE_RANK.get(f.role, 2), f.line),
     )
+
+
+def _compiler(first: Failure | None, candidates: list[Failure]) -> Failure | None:
+    """A failed build wraps the compiler's own line, which follows it."""
+    if first is None or "Ninja build failed" not in first.text:
+        return first
+    inner = (
+        f
+        for f in candidates
+        if f.signature == "toolchain"
+        and first.line < f.line <= first.line + CASCADE_LINES
+        and "Ninja build failed" not in f.text
+    )
+    return next(inner, first)
 
 
 def _may_survive(failure: Failure) -> bool:

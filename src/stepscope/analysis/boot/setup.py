@@ -6,8 +6,19 @@ from stepscope.analysis.boot.advice import Advice, flag, number
 from stepscope.run.serverlog import Failure, ServerLog
 
 
+#: Distributions whose name is not the module's.
+_DISTRIBUTIONS = {
+    "PIL": "pillow",
+    "cv2": "opencv-python-headless",
+    "yaml": "pyyaml",
+    "sgl_kernel": "sgl-kernel",
+    "flash_attn": "flash-attn",
+}
+
+
 def _package(failure: Failure, log: ServerLog) -> Advice:
     name = failure.names.get("package") or failure.names.get("library")
+    name = _DISTRIBUTIONS.get(name or "", name)
     advice = Advice(why=f"A Python package is missing: {failure.text[:200]}")
     advice.fix(
         "pip install",
@@ -21,10 +32,11 @@ def _package(failure: Failure, log: ServerLog) -> Advice:
 
 
 def _toolchain(failure: Failure, log: ServerLog) -> Advice:
-    text = failure.text
+    near = [f for f in log.failures if abs(f.line - failure.line) <= 400]
+    text = failure.text + " ".join(f.text for f in near if f.signature == "toolchain")
     advice = Advice(
         why="Kernels are compiled at start-up, and the toolchain cannot do it:"
-        f" {text[:200]}"
+        f" {failure.text[:200]}"
     )
     majors = failure.names.get("majors")
     old = (
@@ -46,7 +58,7 @@ def _toolchain(failure: Failure, log: ServerLog) -> Advice:
         )
     elif "Python.h" in text:
         advice.fix("python headers", "set", "install", "the compiler needs them")
-    elif "inja" in text:
+    elif "Ninja is required" in text or "'ninja'" in text:
         advice.fix("pip install", "set", "ninja", "the build tool is missing", "high")
     else:
         advice.fix(

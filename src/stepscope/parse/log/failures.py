@@ -27,7 +27,7 @@ _PROCESS = re.compile(r"Process ([\w.-]+):$")
 _CHAINED = re.compile(r"(?:During handling of|The above exception was)")
 #: One cheap look at lines that no logger wrote.
 _LOUD = re.compile(
-    r"rror|xception|out of memory|[Kk]illed|died|Bus error|oom|NV_ERR|NCCL WARN|"
+    r"rror|xception|out of memory|[Kk]illed|died|Bus error|oom|OOM|NV_ERR|NCCL WARN|"
     r"No space left|unable to|failed|fatal|Segmentation|Aborted|bad_alloc|"
     r"requires|terminate called|[Ff]atal|Timed out|exited with code|SIGSEGV|"
     r"not enough|assert",
@@ -218,9 +218,7 @@ class FailureReader:
                 role="worker"
                 if frames and who is None and _in_worker(frames)
                 else role(who),
-                at_s=here.frame.at_s
-                if here.frame.at_s is not None
-                else state.last_at_s,
+                at_s=here.frame.at_s,
                 stage=stage,
                 exception=exception,
                 frames=frames,
@@ -320,7 +318,6 @@ def _kernel(state: State, here: Here) -> bool:
             text=text[:MAX_TEXT],
             process=names.get("name"),
             role="kernel",
-            at_s=state.last_at_s,
             stage=state.anyone.stage,
             numbers=numbers,
             names=names,

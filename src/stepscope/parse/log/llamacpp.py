@@ -18,32 +18,20 @@ _CELLS = re.compile(r"size = +([\d.]+) MiB \( *(\d+) cells")
 _READY = re.compile(r"(?:server is )?listening on http|all slots are idle")
 _FLASH = re.compile(r"flash_attn += (\S+)")
 
-#: Words that a llama-server line about its start-up holds; others are left alone.
-WORDS = (
-    "print_timing",
-    " time =",
-    "buffer size",
-    "using device",
-    "offloaded",
-    "build",
-    "n_slots",
-    "n_ctx",
-    "cells",
-    "listening on",
-    "loading model",
-    "model loaded",
-    "flash_attn",
-    "cleaning up before exit",
-    "llama_model_loader",
-    "all slots are idle",
-    "graphs reused",
+#: What a llama-server line about its start-up holds; others are left alone.
+_WORDS = re.compile(
+    r" time =|buffer size|using device|offloaded \d|build(?:_info)?:|n_slots|n_ctx|"
+    r"\d cells|listening on|loading model|model loaded|flash_attn|cleaning up before|"
+    r"llama_model_loader|all slots are idle"
 )
 
 
 def read_llama(state: State, here: Here) -> bool:
     """Read one line; say whether it meant something."""
     text = here.text
-    if not any(word in text for word in WORDS):
+    if "error" in text or "failed" in text:
+        return False
+    if _WORDS.search(text) is None:
         return False
     if " time =" in text and llama_timing(state, here):
         return True

@@ -1,36 +1,37 @@
 """Top-level pairs of a printed Python dict or of ``key=value, ...``, without eval."""
 
+import re
 from collections.abc import Iterator
 
 Value = str | int | float | bool | None
 
-_OPEN = "([{<"
-_CLOSE = ")]}>"
+_SPECIAL = re.compile(r"[\\'\"()\[\]{}<>,]")
 _WORDS: dict[str, Value] = {"None": None, "True": True, "False": False}
 MAX_VALUE = 2_000
 
 
 def pieces(text: str) -> Iterator[str]:
     """Split at the commas that stand outside brackets and quotes."""
-    depth, start, quote, at = 0, 0, "", 0
-    while at < len(text):
-        char = text[at]
+    depth, start, quote, skip = 0, 0, "", -1
+    for match in _SPECIAL.finditer(text):
+        char, at = match[0], match.start()
+        if at == skip:
+            continue
         if quote:
             if char == "\\":
-                at += 1
+                skip = at + 1
             elif char == quote:
                 quote = ""
         elif char in "'\"":
             quote = char
-        elif char in _OPEN:
+        elif char in "([{<":
             depth += 1
-        elif char in _CLOSE:
+        elif char in ")]}>":
             if char != ">" or text[at - 1 : at] not in "-=":
                 depth = max(0, depth - 1)
         elif char == "," and depth == 0:
             yield text[start:at].strip()
             start = at + 1
-        at += 1
     last = text[start:].strip()
     if last:
         yield last

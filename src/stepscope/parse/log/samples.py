@@ -4,45 +4,48 @@ import re
 
 from stepscope.parse.log.state import Here, State
 
+#: Printed names of figures, as they stand before ": ", to our names.
 _STATS = {
-    "prompt_tokens_per_s": re.compile(r"Avg prompt throughput: ([\d.]+)"),
-    "generation_tokens_per_s": re.compile(r"Avg generation throughput: ([\d.]+)"),
-    "n_running": re.compile(r"Running: (\d+) reqs"),
-    "n_waiting": re.compile(r"(?:Waiting|Pending): (\d+) reqs"),
-    "n_swapped": re.compile(r"Swapped: (\d+) reqs"),
-    "n_deferred": re.compile(r"Deferred: (\d+) reqs"),
-    "n_preemptions": re.compile(r"Preemptions: (\d+)"),
-    "kv_usage_pct": re.compile(r"KV cache usage: ([\d.]+)%"),
-    "prefix_hit_pct": re.compile(r"[,.] ?Prefix cache hit rate: (?:GPU: )?([\d.]+)%"),
-    "external_prefix_hit_pct": re.compile(r"External prefix cache hit rate: ([\d.]+)%"),
-    "mm_cache_hit_pct": re.compile(r"MM cache hit rate: ([\d.]+)%"),
+    "Avg prompt throughput": "prompt_tokens_per_s",
+    "Avg generation throughput": "generation_tokens_per_s",
+    "Running": "n_running",
+    "Waiting": "n_waiting",
+    "Pending": "n_waiting",
+    "Swapped": "n_swapped",
+    "Deferred": "n_deferred",
+    "Preemptions": "n_preemptions",
+    "GPU KV cache usage": "kv_usage_pct",
+    "CPU KV cache usage": "kv_usage_pct",
+    "XPU KV cache usage": "kv_usage_pct",
+    "TPU KV cache usage": "kv_usage_pct",
+    "Prefix cache hit rate": "prefix_hit_pct",
+    "External prefix cache hit rate": "external_prefix_hit_pct",
+    "MM cache hit rate": "mm_cache_hit_pct",
+    "Mean acceptance length": "accept_length",
+    "Avg Draft acceptance rate": "draft_acceptance_pct",
+    "Accepted throughput": "accepted_tokens_per_s",
+    "#running-req": "n_running",
+    "#queue-req": "n_waiting",
+    "#new-seq": "n_new",
+    "#new-token": "prefill_tokens",
+    "#cached-token": "cached_tokens",
+    "#token": "n_tokens",
+    "#full token": "n_tokens",
+    "token usage": "token_usage",
+    "full token usage": "token_usage",
+    "gen throughput (token/s)": "generation_tokens_per_s",
+    "input throughput (token/s)": "prompt_tokens_per_s",
+    "accept len": "accept_length",
+    "#retracted-req": "n_retracted",
 }
 _ENGINE = re.compile(r"Engine (\d+)")
 _ENGINES = re.compile(r"(\d+) Engines Aggregated")
-_SPEC = {
-    "accept_length": re.compile(r"Mean acceptance length: ([\d.]+)"),
-    "draft_acceptance_pct": re.compile(r"draft acceptance rate: ([\d.]+)%", re.I),
-    "accepted_tokens_per_s": re.compile(r"Accepted throughput: ([\d.]+)"),
-}
 ITERATION = re.compile(
     rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, "
     rb"(\d+) generation requests, (\d+) generation tokens, "
     rb"iteration elapsed time: ([\d.]+) ms( \(dummy\))?"
     rb"(?:, \w+ KV cache usage: ([\d.]+)%)?"
 )
-_BATCH = {
-    "n_running": re.compile(r"#running-req: (\d+)"),
-    "n_waiting": re.compile(r"#queue-req: (\d+)"),
-    "n_new": re.compile(r"#new-seq: (\d+)"),
-    "prefill_tokens": re.compile(r"#new-token: (\d+)"),
-    "cached_tokens": re.compile(r"#cached-token: (\d+)"),
-    "n_tokens": re.compile(r"#token: (\d+)"),
-    "token_usage": re.compile(r"token usage: ([\d.]+)"),
-    "generation_tokens_per_s": re.compile(r"gen throughput \(token/s\): ([\d.]+)"),
-    "prompt_tokens_per_s": re.compile(r"input throughput \(token/s\): ([\d.]+)"),
-    "accept_length": re.compile(r"accept len: ([\d.]+)"),
-    "n_retracted": re.compile(r"#retracted-req: (\d+)"),
-}
 _TIMING = re.compile(
     r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
     r"([\d.]+) ms / +(\d+) (?:tokens|runs)"
@@ -54,18 +57,25 @@ _TIMING_NAMES = {
 }
 
 
-def _numbers(patterns: dict[str, re.Pattern[str]], text: str) -> dict[str, float]:
+def _numbers(text: str) -> dict[str, float]:
+    """Read ``name: value unit, name: value unit, ...``; other parts are left out."""
     found: dict[str, float] = {}
-    for name, pattern in patterns.items():
-        hit = pattern.search(text)
-        if hit is not None:
-            found[name] = float(hit[1])
+    for part in text.split(", "):
+        head, _, value = part.rpartition(": ")
+        name = _STATS.get(head) or _STATS.get(head.rpartition(": ")[2])
+        if name is None:
+            continue
+        number = value.partition(" ")[0].rstrip("%,.")
+        try:
+            found[name] = float(number)
+        except ValueError:
+            continue
     return found
 
 
 def engine_stats(state: State, here: Here) -> None:
     """Take vLLM's periodic line: rates, queue, cache, hits."""
-    numbers = _numbers(_STATS, here.text)
+    numbers = _numbers(here.text)
     engine, engines = _ENGINE.match(here.text), _ENGINES.match(here.text)
     if engine is not None:
         numbers["engine"] = float(engine[1])
@@ -78,7 +88,7 @@ def engine_stats(state: State, here: Here) -> None:
 
 def spec_stats(state: State, here: Here) -> None:
     """Take vLLM's periodic line about speculative decoding."""
-    state.event(here, "stats", _numbers(_SPEC, here.text))
+    state.event(here, "stats", _numbers(here.text))
 
 
 def iteration(state: State, here: Here, match: re.Match[bytes], engine: int) -> None:
@@ -101,7 +111,7 @@ def iteration(state: State, here: Here, match: re.Match[bytes], engine: int) -> 
 
 def sglang_batch(state: State, here: Here) -> None:
     """Take one ``Prefill batch`` or ``Decode batch`` line."""
-    numbers = _numbers(_BATCH, here.text)
+    numbers = _numbers(here.text)
     numbers["prefill"] = 1.0 if here.text.startswith("Prefill") else 0.0
     usage = numbers.pop("token_usage", None)
     if usage is not None:
