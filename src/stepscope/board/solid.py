@@ -127,7 +127,7 @@ def _cell_claims(
         claims.append(_scaling(least, peak, findings))
     claims += [
         _tpot(cell, analysis, findings)
-        for cell in dict.fromkeys((least, peak))
+        for cell in ((peak,) if least is peak else (least, peak))
         if cell.tpot_ms.mean is not None
     ]
     if peak.telemetry is not None and peak.telemetry.power_w is not None:

@@ -1,0 +1,1 @@
+"""Several cells read together: repeats, anomalies, step models, comparisons."""

@@ -1,0 +1,1 @@
+"""One cell: its window, identities, latencies, server side and telemetry."""

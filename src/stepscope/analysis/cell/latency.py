@@ -1,0 +1,146 @@
+"""Latencies and rates as the client saw them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.analysis.cell.columns import Columns
+from stepscope.analysis.cell.window import Window
+from stepscope.analysis.records import Stats
+from stepscope.units import NS_PER_MS, NS_PER_S
+
+NO_STATS = Stats(mean=None, median=None, p90=None, p99=None, max=None)
+
+#: A percentile needs this many values for a binomial bound on it to exist that is
+#: worth printing: MLPerf's early-stopping floors.
+N_FOR_P90 = 64
+N_FOR_P99 = 662
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Decode efficiency and how well the throughput identity closes on it."""
+
+    value: float
+    residual: float
+
+
+def stats(values_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> Stats:
+    """Return the distribution of durations in milliseconds.
+
+    Percentiles interpolate linearly, as ``vllm bench serve`` does.
+    """
+    if values_ns.size == 0:
+        return NO_STATS
+    median, p90, p99 = np.percentile(values_ns, [50, 90, 99])
+    return Stats(
+        mean=float(values_ns.mean()) / NS_PER_MS,
+        median=float(median) / NS_PER_MS,
+        p90=float(p90) / NS_PER_MS,
+        p99=float(p99) / NS_PER_MS,
+        max=float(values_ns.max()) / NS_PER_MS,
+        n=int(values_ns.size),
+    )
+
+
+def summary_stats(figures: Mapping[str, float] | None, n: int) -> Stats:
+    """Return a foreign file's own figures (milliseconds); what it lacks is None."""
+    if not figures:
+        return NO_STATS
+    return Stats(
+        mean=figures.get("mean"),
+        median=figures.get("median", figures.get("p50")),
+        p90=figures.get("p90"),
+        p99=figures.get("p99"),
+        max=figures.get("max"),
+        n=n,
+    )
+
+
+def decode_efficiency(
+    columns: Columns, span: Window, in_flight: float
+) -> Efficiency | None:
+    """Return the share of a request's time that it spends decoding: 1 - TTFT/E2EL.
+
+    Checked through tokens/s = (mean in flight / TPOT) x efficiency x n / (n - 1),
+    where TPOT is token-weighted and n / (n - 1) is the ratio of all output tokens to
+    those after the first. With these the equality is an identity.
+
+    Source: Little's law, written for the decoding part of a stay.
+    Assumes: every request succeeded and had two tokens; otherwise None, since the
+        in-flight average then holds stays that delivered nothing.
+
+    Args:
+        columns: The cell's requests.
+        span: Its span.
+        in_flight: Mean in flight over the span.
+    """
+    if not columns.counted.all():
+        return None
+    ttft = float(columns.ttft_ns().sum())
+    e2el = float(columns.e2el_ns().sum())
+    n_tokens = int(columns.tokens.sum())
+    n_later = n_tokens - columns.n
+    if e2el <= ttft or n_later < 1:
+        return None
+    value = 1 - ttft / e2el
+    tpot = (e2el - ttft) / n_later
+    measured = n_tokens / span.length_ns
+    predicted = in_flight / tpot * value * n_tokens / n_later
+    return Efficiency(value=value, residual=(predicted - measured) / measured)
+
+
+def token_weighted_tpot_ns(columns: Columns) -> float | None:
+    """Return all decode time over all tokens after the first, nanoseconds."""
+    chosen = columns.counted
+    n_later = int((columns.tokens[chosen] - 1).sum())
+    if n_later < 1:
+        return None
+    return float((columns.last - columns.first)[chosen].sum()) / n_later
+
+
+def chunks_per_token(columns: Columns) -> float | None:
+    """Return content chunks over output tokens of successful requests.
+
+    Below 1 the stream was merged: by a frontend that lags, by speculative decoding,
+    or by an engine told to send several tokens at once.
+    """
+    chosen = columns.timed & columns.has_tokens & (columns.n_chunks > 0)
+    n_tokens = int(columns.tokens[chosen].sum())
+    return float(columns.n_chunks[chosen].sum()) / n_tokens if n_tokens else None
+
+
+def steady_tokens_per_s(
+    columns: Columns, concurrency: int | None, n_waves: float | None
+) -> tuple[float | None, float | None]:
+    """Return tokens/s with all slots full, and the occupancy it was taken at.
+
+    From four waves on: tokens that arrived between the first completion and the last
+    send, over that time. Below, that stretch is a sliver, and the figure is what
+    Little's law gives for full slots: C x mean tokens / mean E2EL.
+
+    Assumes: below four waves, that E2EL would not change if the drain were full too.
+        It flatters a cell whose last, thin wave ran faster.
+
+    Returns:
+        Tokens per second; mean in flight over C in the stretch, None below four
+        waves.
+    """
+    chosen = columns.timed & columns.has_tokens
+    if not concurrency or n_waves is None or not chosen.any():
+        return None, None
+    n_tokens = columns.tokens[chosen]
+    e2el = columns.e2el_ns().mean()
+    plain = float(concurrency * n_tokens.mean() / e2el * NS_PER_S) if e2el else None
+    begin, end = int(columns.left[chosen].min()), int(columns.sent.max())
+    if n_waves < 4 or end <= begin or not columns.offsets.size:
+        return plain, None
+    inner = Window(begin, end)
+    stay = np.clip(columns.left, begin, end) - np.clip(columns.sent, begin, end)
+    occupancy = float(stay.sum()) / inner.length_ns / concurrency
+    arrivals = columns.arrivals_ns
+    n_chunks = int(np.count_nonzero((arrivals >= begin) & (arrivals <= end)))
+    per_chunk = float(n_tokens.sum()) / max(1, int(columns.n_chunks[chosen].sum()))
+    return n_chunks * per_chunk / inner.length_ns * NS_PER_S, occupancy

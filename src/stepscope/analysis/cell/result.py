@@ -1,0 +1,208 @@
+"""From a measured cell to the figures of the contract."""
+
+from collections import Counter
+from typing import Any
+
+from stepscope.analysis.cell.latency import (
+    chunks_per_token,
+    decode_efficiency,
+    stats,
+    steady_tokens_per_s,
+    summary_stats,
+    token_weighted_tpot_ns,
+)
+from stepscope.analysis.cell.little import replayed_occupancy
+from stepscope.analysis.cell.measured import Measured
+from stepscope.analysis.cell.telemetry import cell_telemetry
+from stepscope.analysis.cell.window import Window, waves
+from stepscope.analysis.records import CellResult, CellTelemetry, Stats
+from stepscope.findings import Finding
+from stepscope.recipe.records import Cost
+from stepscope.units import ms, seconds
+
+
+def cell_result(
+    m: Measured, findings: tuple[Finding, ...], cost: Cost | None
+) -> CellResult:
+    """Return the figures of one cell.
+
+    Args:
+        m: The cell.
+        findings: Its findings; those that void it make it invalid.
+        cost: Prices; None: no figure of money.
+    """
+    cell = m.cell
+    if cell.summary is not None and not cell.requests:
+        return _from_summary(m, findings, cost)
+    rows, span = m.columns, m.span
+    chosen = rows.timed & rows.has_tokens
+    tokens = int(rows.tokens[chosen].sum())
+    duration_s = None if span is None else seconds(span.length_ns)
+    n_waves = waves(rows.n, m.concurrency) if rows.n else None
+    occupancy = None
+    if m.little is not None and m.concurrency:
+        occupancy = m.little.mean_in_flight / m.concurrency
+    efficiency = None
+    if span is not None and m.little is not None:
+        efficiency = decode_efficiency(rows, span, m.little.mean_in_flight)
+    rate = tokens / duration_s if duration_s and tokens else None
+    known_input = [
+        r.prompt_tokens for r in cell.requests if r.ok and r.prompt_tokens is not None
+    ]
+    return CellResult(
+        **_identity(m, findings),
+        n_requests=rows.n,
+        n_failed=int((~rows.ok).sum()),
+        failure_kinds=dict(Counter(r.failure for r in cell.requests if r.failure)),
+        input_tokens=sum(known_input) if known_input else None,
+        output_tokens=tokens if chosen.any() else None,
+        duration_s=duration_s,
+        waves=n_waves,
+        occupancy=occupancy,
+        occupancy_expected=_expected_occupancy(m),
+        little_residual=None if m.little is None else m.little.residual,
+        output_tokens_per_s=rate,
+        requests_per_s=int(rows.timed.sum()) / duration_s if duration_s else None,
+        steady_output_tokens_per_s=steady_tokens_per_s(rows, m.concurrency, n_waves)[0],
+        ttft_ms=stats(rows.ttft_ns()),
+        tpot_ms=stats(rows.tpot_ns()),
+        itl_ms=stats(rows.gaps_ns),
+        e2el_ms=stats(rows.e2el_ns()),
+        decode_efficiency=None if efficiency is None else efficiency.value,
+        decode_efficiency_residual=None if efficiency is None else efficiency.residual,
+        chunks_per_token=chunks_per_token(rows),
+        server_tpot_ms=m.server.tpot_ms,
+        server_ttft_ms=m.server.ttft_ms,
+        client_tpot_error_pct=client_gap_pct(m),
+        engine_step_ms=None if m.steps is None else m.steps.step_ms,
+        tokens_per_step_and_sequence=_per_step(m),
+        prefill_share_of_steps=None if m.steps is None else m.steps.prefill_share,
+        telemetry=_telemetry(m),
+        usd_per_million_output_tokens=_usd(rate, cost),
+    )
+
+
+def client_gap_pct(m: Measured) -> float | None:
+    """Return by how much the client's mean TPOT exceeds the server's, percent.
+
+    The client's mean is weighted as the server's is: by request, or by token where
+    the server's metric counts tokens. None where the server saw other requests too.
+    """
+    if m.server.tpot_ms is None:
+        return None
+    if m.server.tpot_per_token:
+        mine = token_weighted_tpot_ns(m.columns)
+    else:
+        values = m.columns.tpot_ns()
+        mine = float(values.mean()) if values.size else None
+        n = m.server.n_requests
+        if n is not None and n != int(m.columns.timed.sum()):
+            return None
+    if mine is None:
+        return None
+    return 100 * (ms(mine) / m.server.tpot_ms - 1)
+
+
+def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
+    cell = m.cell
+    void = tuple(dict.fromkeys(f.code for f in findings if f.voids))
+    return {
+        "name": cell.name,
+        "configuration": cell.configuration,
+        "launch": cell.launch,
+        "session": m.launch.session if m.launch is not None else "s0",
+        "concurrency": cell.workload.concurrency,
+        "repeat": cell.repeat,
+        "warm_up": cell.warm_up,
+        "valid": cell.status == "done" and not void,
+        "void_reasons": void,
+        "status": cell.status,
+    }
+
+
+def _expected_occupancy(m: Measured) -> tuple[float, float] | None:
+    if not m.concurrency or not m.columns.timed.any():
+        return None
+    latencies = m.columns.e2el_ns().astype(float)
+    return replayed_occupancy(latencies, m.columns.n, m.concurrency)
+
+
+def _per_step(m: Measured) -> float | None:
+    if m.steps is not None and m.steps.tokens_per_sequence is not None:
+        return m.steps.tokens_per_sequence
+    if m.server.accepted_per_draft is not None:
+        return 1 + m.server.accepted_per_draft
+    return None
+
+
+def _telemetry(m: Measured) -> CellTelemetry | None:
+    if m.window is None:
+        return None
+    command = None
+    if m.cell.started_at_ns is not None and m.cell.ended_at_ns is not None:
+        command = Window(m.cell.started_at_ns, m.cell.ended_at_ns)
+    return cell_telemetry(m.machine, m.window, command)
+
+
+def _usd(rate: float | None, cost: Cost | None) -> float | None:
+    if rate is None or cost is None or not cost.usd_per_hour:
+        return None
+    return cost.usd_per_hour / (rate * 3600) * 1e6
+
+
+def _from_summary(
+    m: Measured, findings: tuple[Finding, ...], cost: Cost | None
+) -> CellResult:
+    """Return the figures of a foreign result without single requests."""
+    cell, summary = m.cell, m.cell.summary
+    assert summary is not None
+    n, took = summary.n_completed, summary.duration_s
+    rate = None
+    if summary.output_tokens is not None and took:
+        rate = summary.output_tokens / took
+    figures: dict[str, Stats] = {
+        key: summary_stats(summary.stats.get(key), n)
+        for key in ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
+    }
+    e2el, ttft = figures["e2el_ms"].mean, figures["ttft_ms"].mean
+    tpot = figures["tpot_ms"].mean
+    if e2el is None and ttft is not None and tpot is not None and summary.output_tokens:
+        e2el = ttft + tpot * (summary.output_tokens / n - 1)
+    occupancy = None
+    if m.concurrency and e2el is not None and took:
+        # X W / C: an occupancy, not a check of Little's law.
+        occupancy = n * e2el / 1000 / took / m.concurrency
+    error = None
+    if m.server.tpot_ms is not None and tpot is not None:
+        error = 100 * (tpot / m.server.tpot_ms - 1)
+    return CellResult(
+        **_identity(m, findings),
+        n_requests=n + summary.n_failed,
+        n_failed=summary.n_failed,
+        failure_kinds={},
+        input_tokens=summary.input_tokens,
+        output_tokens=summary.output_tokens,
+        duration_s=took,
+        waves=waves(cell.workload.n_prompts, m.concurrency),
+        occupancy=occupancy,
+        occupancy_expected=None,
+        little_residual=None,
+        output_tokens_per_s=rate,
+        requests_per_s=n / took if took else None,
+        steady_output_tokens_per_s=None,
+        ttft_ms=figures["ttft_ms"],
+        tpot_ms=figures["tpot_ms"],
+        itl_ms=figures["itl_ms"],
+        e2el_ms=figures["e2el_ms"],
+        decode_efficiency=1 - ttft / e2el if ttft is not None and e2el else None,
+        decode_efficiency_residual=None,
+        chunks_per_token=None,
+        server_tpot_ms=m.server.tpot_ms,
+        server_ttft_ms=m.server.ttft_ms,
+        client_tpot_error_pct=error,
+        engine_step_ms=None,
+        tokens_per_step_and_sequence=None,
+        prefill_share_of_steps=None,
+        telemetry=None,
+        usd_per_million_output_tokens=_usd(rate, cost),
+    )

@@ -1,0 +1,210 @@
+"""What the engine's own metrics say happened between two scrapes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from stepscope.run.samples import MetricsSnapshot
+
+#: Per-request mean decode time a token, stamped in the frontend.
+_REQUEST_TPOT = ("vllm:request_time_per_output_token_seconds",)
+#: Gap before each token: its mean is weighted by tokens.
+_TOKEN_GAP = (
+    "vllm:inter_token_latency_seconds",
+    "vllm:time_per_output_token_seconds",
+    "sglang:inter_token_latency_seconds",
+    "sglang:time_per_output_token_seconds",
+)
+_TTFT = ("vllm:time_to_first_token_seconds", "sglang:time_to_first_token_seconds")
+_QUEUE = ("vllm:request_queue_time_seconds", "sglang:queue_time_seconds")
+_PREFILL = ("vllm:request_prefill_time_seconds",)
+_GENERATED = (
+    "vllm:generation_tokens_total",
+    "sglang:generation_tokens_total",
+    "llamacpp:tokens_predicted_total",
+)
+_PREEMPTED = ("vllm:num_preemptions_total",)
+# llama-server counts the prompt tokens that it processed and those from its cache
+# apart; the others count all that were looked up.
+_CACHE_QUERIES = (
+    "vllm:prefix_cache_queries_total",
+    "vllm:gpu_prefix_cache_queries_total",
+    "sglang:prompt_tokens_total",
+)
+_CACHE_HITS = (
+    "vllm:prefix_cache_hits_total",
+    "vllm:gpu_prefix_cache_hits_total",
+    "sglang:cached_tokens_total",
+)
+_SLOT_CACHED = "llamacpp:prompt_tokens_cached_total"
+_SLOT_PROMPT = "llamacpp:prompt_tokens_total"
+_DRAFTS = (
+    "vllm:spec_decode_num_drafts_total",
+    "llamacpp:spec_decode_num_drafts_total",
+)
+_ACCEPTED = (
+    "vllm:spec_decode_num_accepted_tokens_total",
+    "llamacpp:spec_decode_num_accepted_tokens_total",
+)
+_SLOT_SECONDS = "llamacpp:tokens_predicted_seconds_total"
+_SLOT_TOKENS = "llamacpp:tokens_predicted_total"
+_ITERATIONS = "vllm:iteration_tokens_total_count"
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSide:
+    """Differences between a cell's two scrapes; None where the engine has no such.
+
+    Attributes:
+        tpot_ms: Mean TPOT as the frontend stamped it.
+        tpot_per_token: True where ``tpot_ms`` is weighted by tokens, not requests.
+        tpot_metric: Name of the metric that it came from.
+        n_requests: Requests in that metric (None where it counts tokens).
+        ttft_ms: Mean TTFT as the frontend stamped it.
+        queue_ms: Mean time waiting for a place in the batch.
+        prefill_ms: Mean time from being scheduled to the first token.
+        generated_tokens: Tokens generated.
+        preemptions: Requests that were put back for lack of KV memory.
+        cache_hit_pct: Prompt tokens found in the prefix cache.
+        accepted_per_draft: Accepted draft tokens a draft; None without drafts.
+        n_steps: Engine iterations, all engines.
+        n_engines: Engines behind the endpoint.
+    """
+
+    tpot_ms: float | None = None
+    tpot_per_token: bool = False
+    tpot_metric: str | None = None
+    n_requests: int | None = None
+    ttft_ms: float | None = None
+    queue_ms: float | None = None
+    prefill_ms: float | None = None
+    generated_tokens: int | None = None
+    preemptions: int | None = None
+    cache_hit_pct: float | None = None
+    accepted_per_draft: float | None = None
+    n_steps: int | None = None
+    n_engines: int | None = None
+    restarted: bool = False
+
+
+NOTHING = ServerSide()
+
+
+def totals(snapshot: MetricsSnapshot) -> Mapping[str, float]:
+    """Return each metric summed over its labels (engines, reasons, handlers)."""
+    sums: dict[str, float] = {}
+    for value in snapshot.values:
+        if value.name.endswith("_bucket"):
+            continue
+        sums[value.name] = sums.get(value.name, 0.0) + value.value
+    return MappingProxyType(sums)
+
+
+def n_engines(snapshot: MetricsSnapshot) -> int | None:
+    """Return how many engines count iterations; None where none does."""
+    engines = {
+        value.labels.get("engine", "0")
+        for value in snapshot.values
+        if value.name == _ITERATIONS
+    }
+    return len(engines) or None
+
+
+def server_side(
+    before: MetricsSnapshot | None, after: MetricsSnapshot | None, n_ok: int
+) -> ServerSide:
+    """Return what the engine counted between two scrapes.
+
+    llama-server has no latency histogram. Its ``tokens_predicted_seconds_total``
+    grows, when a slot is released, by the wall time from that slot's first token to
+    its last, so over scrapes that enclose whole requests its change over the tokens
+    after the first is a token-weighted TPOT (checked: 120.0 s against 120.4 s as a
+    client saw the same 124 requests).
+
+    Args:
+        before: Scraped just before the first send.
+        after: Scraped just after the last content.
+        n_ok: Requests that the client saw succeed between them.
+    """
+    if before is None or after is None:
+        return NOTHING
+    old, new = totals(before), totals(after)
+
+    def change(names: tuple[str, ...], suffix: str = "") -> float | None:
+        # An older name may linger beside the new one with nothing in it.
+        best: float | None = None
+        for name in names:
+            key = name + suffix
+            if key in new:
+                delta = new[key] - old.get(key, 0.0)
+                if delta > 0:
+                    return delta
+                best = delta if best is None else best
+        return best
+
+    def mean_ms(names: tuple[str, ...]) -> float | None:
+        total, count = change(names, "_sum"), change(names, "_count")
+        if total is None or not count or count < 0 or total < 0:
+            return None
+        return total / count * 1e3
+
+    restarted = any(
+        new.get(name, 0.0) < old.get(name, 0.0) for name in (*_GENERATED, _ITERATIONS)
+    )
+    if restarted:
+        return ServerSide(restarted=True)
+    tpot = mean_ms(_REQUEST_TPOT)
+    gap, gap_name = mean_ms(_TOKEN_GAP), _name(new, _TOKEN_GAP)
+    if gap is None:
+        gap, gap_name = _slot_tpot_ms(change, n_ok), _SLOT_SECONDS
+    queries, hits = change(_CACHE_QUERIES), change(_CACHE_HITS)
+    if hits is None:
+        hits, processed = change((_SLOT_CACHED,)), change((_SLOT_PROMPT,))
+        queries = None if hits is None or processed is None else hits + processed
+    drafts, accepted = change(_DRAFTS), change(_ACCEPTED)
+    n_requests = change(_REQUEST_TPOT, "_count")
+    return ServerSide(
+        tpot_ms=tpot if tpot is not None else gap,
+        tpot_per_token=tpot is None and gap is not None,
+        tpot_metric=_metric(tpot, gap, gap_name),
+        n_requests=None if tpot is None or n_requests is None else int(n_requests),
+        ttft_ms=mean_ms(_TTFT),
+        queue_ms=mean_ms(_QUEUE),
+        prefill_ms=mean_ms(_PREFILL),
+        generated_tokens=_whole(change(_GENERATED)),
+        preemptions=_whole(change(_PREEMPTED)),
+        cache_hit_pct=_share_pct(hits, queries),
+        accepted_per_draft=accepted / drafts if drafts and accepted else None,
+        n_steps=_whole(change((_ITERATIONS,))),
+        n_engines=n_engines(after),
+    )
+
+
+def _slot_tpot_ms(
+    change: Callable[[tuple[str, ...]], float | None], n_ok: int
+) -> float | None:
+    seconds, tokens = change((_SLOT_SECONDS,)), change((_SLOT_TOKENS,))
+    if not seconds or tokens is None or tokens <= n_ok:
+        return None
+    return seconds / (tokens - n_ok) * 1e3
+
+
+def _metric(tpot: float | None, gap: float | None, gap_name: str | None) -> str | None:
+    if tpot is not None:
+        return _REQUEST_TPOT[0]
+    return gap_name if gap is not None else None
+
+
+def _name(values: Mapping[str, float], names: tuple[str, ...]) -> str | None:
+    return next((name for name in names if values.get(name + "_count")), None)
+
+
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _share_pct(part: float | None, whole: float | None) -> float | None:
+    # Without any look-up (a disabled cache) nothing was found: 0 of 0 is no hit.
+    if part is None or whole is None:
+        return None
+    return 100 * part / whole if whole > 0 else 0.0

@@ -1,0 +1,219 @@
+"""The machine during a cell, clipped to the telemetry window."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.analysis.cell.processes import ProcessCpu, host_cpu_pct, process_cpu
+from stepscope.analysis.cell.window import Window
+from stepscope.analysis.records import CellTelemetry
+from stepscope.run.samples import GpuSample, HostSample, Samples
+from stepscope.units import gib, seconds
+
+#: A mean over fewer samples of one GPU is flagged.
+MIN_SAMPLES = 8
+#: Positions inside the clock's slack at which a mean is taken.
+_N_POSITIONS = 9
+
+#: NVML clock event reasons (nvml.h, nvmlClocksEventReason*).
+THROTTLE_REASONS = {
+    0x1: "gpu-idle",
+    0x2: "applications-clocks",
+    0x4: "sw-power-cap",
+    0x8: "hw-slowdown",
+    0x10: "sync-boost",
+    0x20: "sw-thermal",
+    0x40: "hw-thermal",
+    0x80: "hw-power-brake",
+    0x100: "display-clocks",
+}
+
+
+@dataclass(frozen=True)
+class GpuColumns:
+    """Samples of one GPU as columns; NaN stands for None inside this module only."""
+
+    at: npt.NDArray[np.int64]
+    samples: tuple[GpuSample, ...]
+
+    def values(self, name: str) -> npt.NDArray[np.float64]:
+        """Return one field, NaN where the driver did not say."""
+        raw = (getattr(sample, name) for sample in self.samples)
+        return np.array([np.nan if v is None else v for v in raw], np.float64)
+
+
+@dataclass(frozen=True)
+class Machine:
+    """All samples of a run, sorted once and read by every cell."""
+
+    gpus: tuple[GpuColumns, ...]
+    host: tuple[HostSample, ...]
+    samples: Samples
+
+    @classmethod
+    def of(cls, samples: Samples) -> "Machine":
+        """Sort a run's samples by GPU."""
+        by_gpu: dict[int, list[GpuSample]] = {}
+        for sample in samples.gpu:
+            by_gpu.setdefault(sample.gpu, []).append(sample)
+        gpus = tuple(
+            GpuColumns(
+                at=np.array([s.at_ns for s in by_gpu[key]], np.int64),
+                samples=tuple(by_gpu[key]),
+            )
+            for key in sorted(by_gpu)
+        )
+        return cls(gpus=gpus, host=samples.host, samples=samples)
+
+
+def cell_telemetry(
+    machine: Machine, window: Window, command: Window | None
+) -> CellTelemetry | None:
+    """Return means over the telemetry window; None where nothing was sampled.
+
+    Means weigh samples equally and GPUs equally. With clock slack the means are taken
+    at the latest position, and ``*_range`` spans nine positions across the slack.
+
+    Args:
+        machine: The run's samples.
+        window: The telemetry window, with its slack.
+        command: From the start of the measuring command to its end: what a reader of
+            unclipped samples would have averaged.
+    """
+    if not (machine.gpus or machine.host or machine.samples.process):
+        return None
+    chosen = [_clip(gpu, window) for gpu in machine.gpus]
+    cpu = process_cpu(machine.samples.process, window)
+    return CellTelemetry(
+        n_samples_total=_n_total(machine, command),
+        n_samples_in_window=max((g.at.size for g in chosen), default=0),
+        window_s=seconds(window.length_ns),
+        util_pct=_mean(chosen, "util_pct"),
+        util_pct_range=_range(machine, window, "util_pct"),
+        util_spread_points=_spread(chosen, "util_pct"),
+        power_w=_mean(chosen, "power_w"),
+        power_w_range=_range(machine, window, "power_w"),
+        power_limit_w=_mean(chosen, "power_limit_w"),
+        sm_clock_mhz=_mean(chosen, "sm_clock_mhz"),
+        sm_clock_max_mhz=_mean(chosen, "sm_clock_max_mhz"),
+        throttle_reasons=_throttle(chosen),
+        sm_active_pct=_mean(chosen, "sm_active_pct"),
+        dram_bw_pct=_mean(chosen, "dram_bw_pct"),
+        dram_bw_pct_median=_pooled(chosen, "dram_bw_pct", np.nanmedian),
+        tensor_pct=_mean(chosen, "tensor_pct"),
+        memory_used_gib=_memory_gib(chosen),
+        host_memory_peak_gib=_host_peak_gib(machine.host, window),
+        host_cpu_pct=host_cpu_pct(machine.host, window),
+        **_cpu_fields(cpu),
+    )
+
+
+def coverage_gap(machine: Machine, window: Window) -> str | None:
+    """Return how samples fail to cover the window; None where they do.
+
+    An edge may lie two sampling intervals outside, and no hole inside may be longer
+    than five.
+    """
+    for number, gpu in enumerate(machine.gpus):
+        if gpu.at.size < 2:
+            return f"GPU {number} was sampled {gpu.at.size} time(s) in the whole run"
+        step = float(np.median(np.diff(gpu.at)))
+        early = gpu.at[0] - (window.from_ns - window.slack_ns)
+        late = window.to_ns - gpu.at[-1]
+        if early > 2 * step or late > 2 * step:
+            missing = seconds(max(early, 0) + max(late, 0))
+            return f"samples of GPU {number} miss {missing:.1f} s of the window"
+        inside = _clip(gpu, window).at
+        edges = np.concatenate(([window.from_ns], inside, [window.to_ns]))
+        hole = float(np.diff(edges).max())
+        if hole > 5 * step:
+            return f"samples of GPU {number} have a hole of {seconds(hole):.1f} s"
+    return None
+
+
+def _cpu_fields(cpu: ProcessCpu) -> dict[str, dict[str, float]]:
+    return {
+        "process_cpu_pct": cpu.by_role,
+        "busiest_thread_cpu_pct": cpu.busiest_thread,
+    }
+
+
+def _clip(gpu: GpuColumns, window: Window) -> GpuColumns:
+    low, high = np.searchsorted(gpu.at, [window.from_ns, window.to_ns + 1])
+    return GpuColumns(at=gpu.at[low:high], samples=gpu.samples[low:high])
+
+
+def _n_total(machine: Machine, command: Window | None) -> int:
+    if command is None:
+        return max((g.at.size for g in machine.gpus), default=0)
+    return max((_clip(g, command).at.size for g in machine.gpus), default=0)
+
+
+def _gpu_means(chosen: Iterable[GpuColumns], name: str) -> list[float]:
+    means = []
+    for gpu in chosen:
+        values = gpu.values(name)
+        if values.size and not np.isnan(values).all():
+            means.append(float(np.nanmean(values)))
+    return means
+
+
+def _mean(chosen: Sequence[GpuColumns], name: str) -> float | None:
+    means = _gpu_means(chosen, name)
+    return float(np.mean(means)) if means else None
+
+
+def _spread(chosen: Sequence[GpuColumns], name: str) -> float | None:
+    means = _gpu_means(chosen, name)
+    return max(means) - min(means) if len(means) > 1 else None
+
+
+def _pooled(
+    chosen: Sequence[GpuColumns],
+    name: str,
+    figure: Callable[[npt.NDArray[np.float64]], np.float64],
+) -> float | None:
+    values = np.concatenate([g.values(name) for g in chosen] or [np.empty(0)])
+    return None if np.isnan(values).all() else float(figure(values))
+
+
+def _range(machine: Machine, window: Window, name: str) -> tuple[float, float] | None:
+    if window.slack_ns <= 0:
+        return None
+    means = []
+    for share in np.linspace(0, 1, _N_POSITIONS):
+        moved = window.earlier(round(share * window.slack_ns))
+        mean = _mean([_clip(gpu, moved) for gpu in machine.gpus], name)
+        if mean is not None:
+            means.append(mean)
+    return (min(means), max(means)) if means else None
+
+
+def _throttle(chosen: Sequence[GpuColumns]) -> tuple[str, ...] | None:
+    masks = [
+        sample.throttle_reasons
+        for gpu in chosen
+        for sample in gpu.samples
+        if sample.throttle_reasons is not None
+    ]
+    if not masks:
+        return None
+    union = int(np.bitwise_or.reduce(np.array(masks, np.int64)))
+    return tuple(name for bit, name in THROTTLE_REASONS.items() if union & bit)
+
+
+def _memory_gib(chosen: Sequence[GpuColumns]) -> float | None:
+    used = _pooled(chosen, "memory_used_bytes", np.nanmax)
+    return None if used is None else gib(used)
+
+
+def _host_peak_gib(host: Sequence[HostSample], window: Window) -> float | None:
+    used = [
+        sample.cgroup_memory_bytes or sample.memory_used_bytes
+        for sample in host
+        if window.from_ns <= sample.at_ns <= window.to_ns
+    ]
+    known = [value for value in used if value is not None]
+    return gib(max(known)) if known else None

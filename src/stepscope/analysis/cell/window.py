@@ -1,0 +1,72 @@
+"""Which stretch of time a figure is taken over."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.analysis.cell.columns import Bools, Columns
+
+#: From this many waves on, telemetry leaves out the first wave and the drain.
+WAVES_FOR_INNER_WINDOW = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A stretch of the run's timeline, nanoseconds.
+
+    ``slack_ns``: the true stretch may lie up to this much earlier.
+    """
+
+    from_ns: int
+    to_ns: int
+    slack_ns: int = 0
+
+    @property
+    def length_ns(self) -> int:
+        """Return its length."""
+        return self.to_ns - self.from_ns
+
+    def earlier(self, by_ns: int) -> "Window":
+        """Return the window moved ``by_ns`` towards the past."""
+        return Window(self.from_ns - by_ns, self.to_ns - by_ns)
+
+
+def cell_span(columns: Columns, slack_ns: int = 0) -> Window | None:
+    """Return first send to last content; None where nothing was answered.
+
+    All requests count, failed ones too; a failed request moves the end only by the
+    content that it did send, so that one hung request does not stretch the cell.
+
+    Args:
+        columns: The cell's requests.
+        slack_ns: How much earlier all of them may lie (``Cell.clock_slack_ns``).
+    """
+    if not columns.has_content.any():
+        return None
+    start = int(columns.sent.min())
+    end = int(columns.last[columns.has_content].max())
+    return Window(start, end, slack_ns) if end > start else None
+
+
+def waves(n_requests: int, concurrency: int | None) -> float | None:
+    """Return requests over concurrency; None for an open loop."""
+    return n_requests / concurrency if concurrency else None
+
+
+def telemetry_window(columns: Columns, span: Window, concurrency: int | None) -> Window:
+    """Return the stretch that utilization, power and counters are taken over.
+
+    The cell span below four waves (and for an open loop); from four waves on, first
+    send of the second wave to the last send, which leaves out the first wave's
+    common prefill and the drain.
+    """
+    n_waves = waves(columns.n, concurrency)
+    if concurrency is None or n_waves is None or n_waves < WAVES_FOR_INNER_WINDOW:
+        return span
+    inner = Window(int(columns.sent[concurrency]), int(columns.sent[-1]), span.slack_ns)
+    return inner if inner.length_ns > 0 else span
+
+
+def first_wave(columns: Columns, concurrency: int | None) -> Bools:
+    """Return which requests belong to the first wave, bool[n]."""
+    return np.arange(columns.n) < (concurrency or 0)
