@@ -58,7 +58,7 @@ class Records:
     tail: Tail | None
 
 
-def open_run(path: Path) -> Run:
+def open_run(path: Path, *, requests: bool = True, logs: bool = True) -> Run:
     """Return the run that lies in a directory.
 
     Everything up to the last finished request of a killed run is there; a cell that
@@ -67,6 +67,8 @@ def open_run(path: Path) -> Run:
 
     Args:
         path: The run directory.
+        requests: False leaves cells without their requests.
+        logs: False leaves launches without their parsed logs.
 
     Raises:
         ArchiveError: No run directory, a newer format, or a damaged file. Files of up
@@ -77,9 +79,12 @@ def open_run(path: Path) -> Run:
     verify(path, up_to_bytes=CHECKED_ON_OPEN_BYTES)
     records = read_records(path)
     samples = samples_of(path)
-    cells, cell_findings = _cells(path, records, open_ended=manifest is None)
+    cells, cell_findings = _cells(path, records, requests=requests)
     end_ns = _last_instant(samples, cells)
-    launches = tuple(_launch(path, run, launch, end_ns) for launch in records.launches)
+    launches = tuple(
+        _launch(path, run, launch, end_ns) if logs else (launch, None)
+        for launch in records.launches
+    )
     return msgspec.structs.replace(
         run,
         launches=tuple(launch for launch, _ in launches),
@@ -131,7 +136,7 @@ def read_records(path: Path) -> Records:
 
 
 def _cells(
-    path: Path, records: Records, *, open_ended: bool
+    path: Path, records: Records, *, requests: bool
 ) -> tuple[tuple[Cell, ...], list[Finding]]:
     cells: list[Cell] = []
     findings: list[Finding] = []
@@ -140,7 +145,7 @@ def _cells(
         cells.append(
             msgspec.structs.replace(
                 bare,
-                requests=tuple(requests_of(folder)),
+                requests=tuple(requests_of(folder)) if requests else (),
                 metrics_before=_parsed(bare.metrics_before, folder / METRICS_BEFORE),
                 metrics_after=_parsed(bare.metrics_after, folder / METRICS_AFTER),
             )
@@ -150,11 +155,11 @@ def _cells(
     known = {cell.name for cell in cells}
     for folder in sorted((path / CELLS).glob("*")):
         name = plain_name(folder.name)
-        if name in known or not open_ended:
+        if name in known:
             continue
-        requests = tuple(requests_of(folder))
-        if requests:
-            cell, finding = stray_cell(name, requests, records.launches)
+        kept = tuple(requests_of(folder))
+        if kept:
+            cell, finding = stray_cell(name, kept, records.launches)
             cells.append(cell)
             findings.append(finding)
     return tuple(cells), findings
