@@ -11,12 +11,16 @@ Dataset = Literal["random"]
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a model is spread over GPUs: degrees of each parallelism."""
+    """How a model is spread over GPUs: degrees of each parallelism.
+
+    ``dcp`` (decode context parallelism) divides KV entries over ranks of ``tp``.
+    """
 
     tp: int = 1
     dp: int = 1
     pp: int = 1
     ep: int = 1
+    dcp: int = 1
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
