@@ -74,10 +74,9 @@ class EngineDef:
             port: Where it listens.
             trace_folder: Where traces go; None: none is taken.
         """
-        if not self.boots:
-            return ()
         added = self.added_flags(recipe, configuration, port, trace_folder)
-        return (*self.program(recipe), *rendered(added), *rendered(configuration.flags))
+        flags = (*rendered(added), *rendered(configuration.flags))
+        return (*self.program(recipe), *flags) if self.boots else ()
 
     def added_flags(
         self,
@@ -87,6 +86,8 @@ class EngineDef:
         trace_folder: str | None = None,
     ) -> Flags:
         """Return the flags that stepscope adds, for people to see before a run."""
+        if not self.boots:
+            return {}
         flags: Flags = {"host": recipe.host, "port": port}
         if recipe.served_model_name:
             flags[self.name_flag] = recipe.served_model_name

@@ -39,6 +39,10 @@ _OWN_KEYS = {
     "alias": "served_model_name",
 }
 
+#: Flags that engines are given without being asked: false takes them away, so there it
+#: is a change even where the baseline does not name them.
+_ADDED = frozenset({"enable-metrics", "metrics", "enable-logging-iteration-details"})
+
 #: All flags of the embedded engine, and the smallest value of each.
 EMBEDDED_FLAGS = {"slots": 1, "slot-context": 64, "threads": 1}
 
@@ -209,7 +213,11 @@ def _same(a: Configuration, b: Configuration) -> bool:
     """Whether two configurations come to the same command."""
 
     def given(c: Configuration) -> dict[str, Flag]:
-        return {k: v for k, v in c.flags.items() if v is not None and v is not False}
+        return {
+            k: v
+            for k, v in c.flags.items()
+            if k in _ADDED or not (v is None or v is False)
+        }
 
     # 1 == True, so types are compared too.
     typed = [{k: (type(v), v) for k, v in given(c).items()} for c in (a, b)]
