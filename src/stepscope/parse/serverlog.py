@@ -12,9 +12,12 @@ from stepscope.parse.log.failures import FailureReader
 from stepscope.parse.log.frame import Frame, FrameReader
 from stepscope.parse.log.lines import LineSplitter
 from stepscope.parse.log.llamacpp import read_llama
+from stepscope.parse.log.quick import dull_bare, dull_word, framed
 from stepscope.parse.log.rules import Rules, apply
 from stepscope.parse.log.samples import (
     ITERATION,
+    TIMING,
+    current_timing,
     engine_stats,
     iteration,
     sglang_batch,
@@ -71,6 +74,7 @@ class LogReader:
         self._state.engine = engine
         self._n_lines = 0
         self._n_boots = 1
+        self._quick_stamp = b""
         self._head = b""
         self._head_frame = Frame("")
         self._head_engine = 0
@@ -110,6 +114,11 @@ class LogReader:
             if match is not None:
                 self._iteration(raw, match)
                 return
+        elif self._state.engine == "vllm":
+            if self._dull(raw):
+                return
+        elif b" print_timing: " in raw and self._timing(raw):
+            return
         if b"\r" in raw:
             raw = raw.rstrip(b"\r")
             if b"\r" in raw:
@@ -117,7 +126,38 @@ class LogReader:
                 return
         self._text(raw.decode("utf-8", "replace"))
 
+    def _dull(self, raw: bytes) -> bool:
+        """Turn away a line that means nothing: any while serving, bare ones before."""
+        found = framed(raw)
+        ready = self._state.ready_line is not None
+        if found is None:
+            if self._failures.busy(self._n_lines) or not dull_bare(raw):
+                return False
+            return ready or b"|" not in raw or b"%" not in raw
+        if not ready:
+            return False
+        stamp, word = found
+        if not dull_word(word, raw):
+            return word == b"Engine" and self._state.thinned("stats")
+        if stamp != self._quick_stamp:  # The first line of each second is read.
+            self._quick_stamp = stamp
+            return False
+        return True
+
+    def _timing(self, raw: bytes) -> bool:
+        """Take a timing line of llama-server in its current form."""
+        match = TIMING.match(raw)
+        if match is None:
+            return False
+        if not self._state.thinned("stats"):
+            frame = self._frames.read(raw.decode("utf-8", "replace"))
+            self._state.stamp(frame)
+            current_timing(self._state, Here(self._n_lines, frame), match)
+        return True
+
     def _iteration(self, raw: bytes, match: re.Match[bytes]) -> None:
+        if self._state.thinned("iteration"):
+            return
         head = raw[: match.start()]
         if head != self._head:  # It holds the second, so many lines share it.
             named = _ENGINE_NUMBER.search(head)

@@ -94,7 +94,9 @@ class CapturePass(
     line: int | None = None
 
 
-class LogEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class LogEvent(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, gc=False
+):
     """A line that means something to an analysis.
 
     Attributes:
@@ -110,6 +112,9 @@ class LogEvent(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         process: The process that logged it.
         numbers: Named figures of the line (an iteration's elapsed_ms, n_running...).
         code: For ``error``: the signature of the failure, as in ``Failure``.
+
+    A long log holds a great many of these and none refers to another, so the garbage
+    collector need not walk them.
     """
 
     kind: str

@@ -33,6 +33,8 @@ _LOUD = re.compile(
     r"not enough|assert",
 )
 MAX_FRAMES = 80
+#: A traceback that has not ended after so many lines never will.
+MAX_TRACEBACK_LINES = 400
 
 #: Signatures whose match is trusted on any line, not only on an exception's.
 _STRONG = frozenset(
@@ -88,6 +90,11 @@ class FailureReader:
     def __init__(self) -> None:
         self._open: dict[str | None, _Open] = {}
         self._owner: str | None = None
+        self._until = -1
+
+    def busy(self, line: int) -> bool:
+        """True while a traceback may be going on at a line."""
+        return line <= self._until
 
     def read(self, state: State, here: Here) -> None:
         """Take one line."""
@@ -122,6 +129,7 @@ class FailureReader:
         if here.frame.process is not None and here.frame.level is None:
             # SGLang prints the head in a frame and the rest bare.
             self._owner = here.frame.process
+        self._until = here.line + MAX_TRACEBACK_LINES
         if len(self._open) > 1024:
             self._open.clear()
         self._open[who] = _Open(line=here.line)
@@ -145,7 +153,7 @@ class FailureReader:
             return True
         hit = _EXCEPTION.match(text)
         if hit is None or here.frame.level in ("INFO", "DEBUG"):
-            if here.line - opened.line > 400:
+            if here.line - opened.line > MAX_TRACEBACK_LINES:
                 del self._open[who]
             return False
         del self._open[who]

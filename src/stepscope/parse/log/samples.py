@@ -50,6 +50,10 @@ _TIMING = re.compile(
     r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
     r"([\d.]+) ms / +(\d+) (?:tokens|runs)"
 )
+TIMING = re.compile(
+    rb"[\d.]{12} I slot print_timing: id +(\d+) \| task +(-?\d+) \| +"
+    rb"(prompt eval|eval|total) time = +([\d.]+) ms / +(\d+) tokens"
+)
 _TIMING_NAMES = {
     "prompt eval": ("prompt_ms", "prompt_tokens"),
     "eval": ("eval_ms", "eval_tokens"),
@@ -119,6 +123,18 @@ def sglang_batch(state: State, here: Here) -> None:
     state.event(here, "stats", numbers)
     if numbers.get("n_retracted"):
         state.event(here, "preemption", {"n": numbers["n_retracted"]})
+
+
+def current_timing(state: State, here: Here, match: re.Match[bytes]) -> None:
+    """Take a timing line that ``TIMING`` matched."""
+    in_ms, in_tokens = _TIMING_NAMES[match[3].decode()]
+    numbers = {
+        "slot": float(match[1]),
+        "task": float(match[2]),
+        in_ms: float(match[4]),
+        in_tokens: float(match[5]),
+    }
+    state.event(here, "stats", numbers)
 
 
 def llama_timing(state: State, here: Here) -> bool:

@@ -161,6 +161,14 @@ class State:
             ends_at_s=self.last_at_s,
         )
 
+    def thinned(self, kind: str) -> bool:
+        """Count a line of this kind and say True when it would not be kept."""
+        stride = self.event_strides.get(kind, 1)
+        if stride == 1 or not (self.event_counts[kind] + 1) % stride:
+            return False
+        self.event_counts[kind] += 1
+        return True
+
     def event(
         self,
         here: Here,
