@@ -27,6 +27,7 @@ from stepscope.parse.log.sglang import SGLANG_RULES
 from stepscope.parse.log.state import Here, State
 from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar
 from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
+from stepscope.parse.log.vllm_memory import MEMORY_RULES
 from stepscope.run.serverlog import ServerLog
 
 _BAR = re.compile(
@@ -51,10 +52,10 @@ _SHUTDOWN = re.compile(
 _MERGED: Rules = {
     word: tuple(
         row
-        for table in (BOOT_RULES, CONFIG_RULES, SGLANG_RULES)
+        for table in (BOOT_RULES, MEMORY_RULES, CONFIG_RULES, SGLANG_RULES)
         for row in table.get(word, ())
     )
-    for word in {*BOOT_RULES, *CONFIG_RULES, *SGLANG_RULES}
+    for word in {*BOOT_RULES, *MEMORY_RULES, *CONFIG_RULES, *SGLANG_RULES}
 }
 
 
@@ -206,7 +207,7 @@ class LogReader:
         text = frame.text
         if not text:
             return
-        if text.startswith("non-default args") or text.startswith("server_args="):
+        if text.startswith(("non-default args", "server_args=")):
             self._maybe_restart(here)
             state = self._state
         state.stamp(frame)
@@ -268,9 +269,13 @@ class LogReader:
         level = here.frame.level
         if level == "WARNING":
             read_loose(state, here)
-        if level in ("INFO", "WARNING") and here.frame.engine == "vllm":
-            if not text.startswith("[shutdown]") and "Parent process" not in text:
-                state.process(here.frame.process).last_work_line = here.line
+        if (
+            level in ("INFO", "WARNING")
+            and here.frame.engine == "vllm"
+            and not text.startswith("[shutdown]")
+            and "Parent process" not in text
+        ):
+            state.process(here.frame.process).last_work_line = here.line
         self._failures.read(state, here)
 
     def _stop(self, here: Here) -> None:

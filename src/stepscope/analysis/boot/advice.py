@@ -67,7 +67,7 @@ class Advice:
         self,
         name: str,
         direction: str,
-        value: float | int | str | None,
+        value: float | str | None,
         effect: str,
         confidence: str = "medium",
     ) -> None:

@@ -1,4 +1,4 @@
-"""A cache that is too small, a GPU that is not free, sequences that do not fit."""
+"""A cache that is empty, or too small for one request of the full length."""
 
 import msgspec
 
@@ -17,10 +17,6 @@ from stepscope.run.serverlog import Failure, ServerLog
 MAX_SHARE = 0.95
 #: What a working cache should have at least, GiB.
 SMALL_CACHE_GIB = 1.0
-#: Less than this is the driver's and the desktop's own, GiB.
-TENANT_GIB = 3.0
-#: Size of a GH200 with 144 GB, which no other GPU reports.
-UNIFIED_GIB = 142.5
 
 
 def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
@@ -71,8 +67,8 @@ def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
     _peak(log, advice, needed, raise_works=value is not None and value <= limit)
     if value is not None and value <= limit:
         advice.wrong.append(
-            f"Lower {name}, as one does for an out-of-memory error: nothing ran out; the"
-            " budget is smaller than the model."
+            f"Lower {name}, as one does for an out-of-memory error: nothing ran out;"
+            " the budget is smaller than the model."
         )
     return advice
 
@@ -278,134 +274,5 @@ def _llama_context(failure: Failure, log: ServerLog) -> Advice:
     advice.fix("--ctx-size", "lower", value, "a shorter context, a smaller cache")
     advice.fix(
         "--cache-type-k", "set", "q8_0", "halves the keys' share of the cache", "low"
-    )
-    return advice
-
-
-def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
-    """The GPU is not free: another tenant, or a share that the desktop leaves short."""
-    numbers = failure.numbers
-    free, total = numbers.get("free_gib"), numbers.get("total_gib")
-    wanted, share = numbers.get("requested_gib"), numbers.get("utilization")
-    name = flag(log, "share")
-    if free is None or total is None:
-        advice = Advice(why="Part of the GPU was not free at the start.")
-        advice.fix("other process on the GPU", "remove", None, "free the GPU first")
-        return advice
-    held = total - free
-    advice = Advice(
-        why=f"{held:.2f} of {total:.2f} GiB were in use before this server took"
-        " anything" + (f"; it wanted {wanted:.2f} GiB." if wanted is not None else ".")
-    )
-    fits = floor_to(max(0.0, free - 0.25) / total, 0.01)
-    if "excluding" in failure.text:
-        advice.why += " The budget excludes weights that another process shares."
-    if held > TENANT_GIB and held > 0.04 * total:
-        unified = abs(total - UNIFIED_GIB) < 0.5 or any(
-            name in _names(log) for name in ("GH200", "GB10", "GB200", "Spark")
-        )
-        if unified:
-            advice.fix(
-                "page cache of the host",
-                "remove",
-                f"{held:.1f} GiB",
-                "on a GPU that shares memory with the host the driver counts page cache"
-                " as used: drop it (drop_caches) or upgrade the engine",
-            )
-        advice.fix(
-            "other process on the GPU",
-            "remove",
-            f"{held:.1f} GiB",
-            "another process holds this memory, often an engine process that outlived"
-            " its server: find it with nvidia-smi and end it",
-            "medium" if unified else "high",
-        )
-        advice.wrong.append(
-            f"Lower {name}, as the message says first: {fits:.2f} would pass this check"
-            f" with a budget of {fits * total:.1f} GiB"
-            + _against_weights(log, fits * total)
-        )
-    else:
-        advice.fix(
-            name,
-            "lower",
-            fits,
-            f"asks for {fits * total:.2f} of the {free:.2f} GiB that are free; the cache"
-            f" gives up {((share or fits) - fits) * total:.2f} GiB",
-            "high",
-        )
-        advice.wrong.append(
-            f"Another server holds the GPU: only {held:.2f} GiB are in use, what a"
-            " driver, a display or WSL keeps for itself."
-        )
-    advice.wrong.append(
-        "The model is too large: nothing had been loaded when this check failed."
-    )
-    return advice
-
-
-def _against_weights(log: ServerLog, budget: float) -> str:
-    weights = log.ledger.weights_gib
-    if weights is not None and weights > budget:
-        return f", less than the {weights:.1f} GiB of weights."
-    return ", and leave the tenant where it is."
-
-
-def _names(log: ServerLog) -> str:
-    text = str(log.resolved.get("device_name", ""))
-    return text + " ".join(f.text for f in log.failures[:50])
-
-
-def race_advice(failure: Failure, log: ServerLog) -> Advice:
-    """Another process gave memory back during the profiling run."""
-    before, after = failure.numbers.get("initial"), failure.numbers.get("current")
-    moved = f" by {after - before:.2f} GiB" if before and after else ""
-    advice = Advice(
-        why=f"Free memory rose{moved} during the profiling run: another process on this"
-        " GPU released memory meanwhile (on a GPU that shares the host's memory, the"
-        " page cache does the same). This server did nothing wrong."
-    )
-    advice.fix(
-        "start order",
-        "set",
-        "one server after another",
-        "start again once the other process has settled",
-        "high",
-    )
-    advice.fix(
-        "--kv-cache-memory-bytes",
-        "set",
-        None,
-        "a fixed cache needs no profiling run; take the value from a good start",
-    )
-    advice.wrong.append(
-        f"Lower {flag(log, 'share')}: memory was not short; it grew while it was"
-        " measured."
-    )
-    return advice
-
-
-def mamba_advice(failure: Failure, log: ServerLog) -> Advice:
-    """More sequences than state blocks."""
-    seqs, blocks = failure.numbers.get("seqs"), failure.numbers.get("blocks")
-    advice = Advice(
-        why="Each running sequence of a hybrid model needs one state block"
-        + (
-            f": {int(seqs)} sequences are asked for and {int(blocks)} blocks fit."
-            if seqs is not None and blocks is not None
-            else "."
-        )
-    )
-    value = int(blocks) if blocks is not None else None
-    advice.fix(
-        flag(log, "seqs"),
-        "lower",
-        value,
-        "the most sequences that this cache can hold",
-        "high",
-    )
-    advice.wrong.append(
-        f"Raise {flag(log, 'share')} step by step: each guess costs a whole start, and"
-        " the message already names the number that fits."
     )
     return advice

@@ -2,18 +2,60 @@
 
 from stepscope.run.serverlog import Failure, ServerLog
 
-_LOAD = ("load_model", "load_weights", "initialize_model", "create_weights",
-         "process_weights_after_loading")  # fmt: skip
-_PROFILE = ("determine_available_memory", "profile_run", "profile_cudagraph_memory",
-            "determine_num_available_blocks")  # fmt: skip
-_SAMPLER = ("_dummy_sampler_run", "_dummy_pooler_run", "topk_topp", "top_k_top_p",
-            "sampler")  # fmt: skip
-_CAPTURE = ("capture_model", "capture_graph", "_capture_cudagraphs", "capture_one_batch",
-            "cuda_graph_runner", "init_device_graphs", "cudagraph_utils")  # fmt: skip
-_AFTER_KV = ("kernel_warmup", "autotune", "deep_gemm_warmup", "compile_or_warm_up_model",
-             "initialize_kv_cache", "_allocate_kv_cache", "initialize_from_config",
-             "getWorkspaceInfo", "prepare_moe")  # fmt: skip
-_RUNTIME = ("run_busy_loop", "event_loop", "_process_engine_step", "step_with_batch")
+#: Functions in a traceback and the phase that they speak for; the first row wins.
+_BY_FRAMES = (
+    (("_dummy_sampler_run", "_dummy_pooler_run"), "gpu-oom-sampler"),
+    (
+        (
+            "determine_available_memory",
+            "profile_run",
+            "profile_cudagraph_memory",
+            "determine_num_available_blocks",
+        ),
+        "gpu-oom-profile",
+    ),
+    (("kernel_warmup", "autotune"), "gpu-oom-warmup-after-kv"),
+    (("topk_topp", "top_k_top_p"), "gpu-oom-sampler"),
+    (
+        (
+            "capture_model",
+            "capture_graph",
+            "_capture_cudagraphs",
+            "capture_one_batch",
+            "cuda_graph_runner",
+            "init_device_graphs",
+        ),
+        "gpu-oom-capture",
+    ),
+    (
+        (
+            "deep_gemm_warmup",
+            "compile_or_warm_up_model",
+            "initialize_kv_cache",
+            "_allocate_kv_cache",
+            "initialize_from_config",
+            "getWorkspaceInfo",
+            "prepare_moe",
+        ),
+        "gpu-oom-warmup-after-kv",
+    ),
+    (
+        (
+            "load_model",
+            "load_weights",
+            "initialize_model",
+            "create_weights",
+            "process_weights_after_loading",
+        ),
+        "gpu-oom-load",
+    ),
+    (
+        ("run_busy_loop", "event_loop", "_process_engine_step"),
+        "gpu-oom-runtime",
+    ),
+)
+
+_CAPTURE_TEXT = ("Capture cuda graph failed", "CUDA graph failed")
 
 _BY_STAGE = {
     "spawn": "gpu-oom-load",
@@ -68,30 +110,12 @@ def _oom(failure: Failure, log: ServerLog) -> str:
         return "gpu-oom-runtime"
     if log.engine == "llamacpp" and _follows(failure, log, "kv-alloc"):
         return "kv-smaller-than-context"
+    if any(words in failure.text for words in _CAPTURE_TEXT):
+        return "gpu-oom-capture"
     text = " ".join(failure.frames)
-    if (
-        "Capture cuda graph failed" in failure.text
-        or "CUDA graph failed" in failure.text
-    ):
-        return "gpu-oom-capture"
-
-    def within(words: tuple[str, ...]) -> bool:
-        return any(word in text for word in words)
-
-    if within(_PROFILE):
-        return "gpu-oom-sampler" if within(_SAMPLER[:2]) else "gpu-oom-profile"
-    if within(("kernel_warmup", "autotune")):
-        return "gpu-oom-warmup-after-kv"
-    if within(_SAMPLER) and within(("compile_or_warm_up_model", "warm_up")):
-        return "gpu-oom-sampler"
-    if within(_CAPTURE):
-        return "gpu-oom-capture"
-    if within(_AFTER_KV):
-        return "gpu-oom-warmup-after-kv"
-    if within(_LOAD):
-        return "gpu-oom-load"
-    if within(_RUNTIME):
-        return "gpu-oom-runtime"
+    for functions, cause in _BY_FRAMES:
+        if any(function in text for function in functions):
+            return cause
     return _BY_STAGE.get(failure.stage or "", "unknown")
 
 

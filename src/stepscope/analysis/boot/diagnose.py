@@ -3,18 +3,17 @@
 from collections.abc import Callable
 
 from stepscope.analysis.boot.advice import Advice
-from stepscope.analysis.boot.cache import (
-    free_memory_advice,
-    mamba_advice,
-    no_kv_advice,
-    race_advice,
-    small_kv_advice,
-)
+from stepscope.analysis.boot.cache import no_kv_advice, small_kv_advice
 from stepscope.analysis.boot.causes import cause_of
 from stepscope.analysis.boot.host import silent_cause, waiting
 from stepscope.analysis.boot.oom import oom_advice
 from stepscope.analysis.boot.root import Root, find_root
 from stepscope.analysis.boot.setup import ADVICE as SETUP
+from stepscope.analysis.boot.tenants import (
+    free_memory_advice,
+    mamba_advice,
+    race_advice,
+)
 from stepscope.run.serverlog import BootVerdict, Failure, ServerLog
 
 _ADVICE: dict[str, Callable[[Failure, ServerLog], Advice]] = {

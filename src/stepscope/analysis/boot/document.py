@@ -27,8 +27,9 @@ Value = str | int | float | bool | None
 class LogDocument(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """What a server log says, its verdict included. Keys beyond the contract's are
-    additions.
+    """What a server log says, its verdict included.
+
+    Keys beyond the contract's are additions.
     """
 
     engine: str | None

@@ -26,13 +26,20 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     if root.kernel is not None:
         return "host-oom-kill", _killed(root, log, certain=True)
     if root.exit_code == -7:
-        advice = Advice(why="A process died of SIGBUS: a page of a shared memory segment"
-                        " could not be backed.")  # fmt: skip
+        advice = Advice(
+            why="A process died of SIGBUS: a page of a shared memory segment could not"
+            " be backed."
+        )
         advice.fix("--shm-size", "raise", "16g", "or --ipc=host")
         return "shm-exhausted", advice
-    if loading and not weights_in and root.exit_code in (None, -9) and root.silent:
-        if root.fatal_line is not None or root.exit_code == -9:
-            return "host-oom-kill", _killed(root, log, certain=False)
+    if (
+        loading
+        and not weights_in
+        and root.silent
+        and root.exit_code in (None, -9)
+        and (root.fatal_line is not None or root.exit_code == -9)
+    ):
+        return "host-oom-kill", _killed(root, log, certain=False)
     return "unknown", _unexplained(root, log)
 
 
@@ -55,8 +62,8 @@ def _killed(root: Root, log: ServerLog, *, certain: bool) -> Advice:
     else:
         advice.why = (
             "A process vanished while the weights were loaded and left no traceback:"
-            " it was killed. The usual sender is the out-of-memory killer of the control"
-            " group or the host; dmesg or memory.events would prove it."
+            " it was killed. The usual sender is the out-of-memory killer of the"
+            " control group or the host; dmesg or memory.events would prove it."
         )
         if root.exit_code == -9:
             advice.why += " Its exit code is that of SIGKILL."
@@ -135,7 +142,7 @@ def _host_need(root: Root, log: ServerLog) -> tuple[float | None, str]:
             need = rss * max(1, ranks) * 1.25
             return need, (
                 f"one process held {rss:.1f} GiB that can not be reclaimed when it was"
-                f" killed; with {ranks} ranks and a quarter on top this is a lower bound"
+                f" killed; {ranks} ranks and a quarter on top give a lower bound"
             )
     if boot.pinned_host_gib is None:
         return None, "the log does not say how much host memory the ranks need"

@@ -1,6 +1,7 @@
 """GPU memory that ran out: before the cache, after it, or while serving."""
 
 from stepscope.analysis.boot.advice import Advice, flag, number, power_of_two_below
+from stepscope.analysis.boot.oom_early import before_cache, llama_advice
 from stepscope.analysis.boot.room import (
     device_gib,
     graphs_gib,
@@ -19,7 +20,8 @@ CAPTURE_SHARE = 0.02
 _AFTER = {
     "gpu-oom-warmup-after-kv": "while kernels were warmed up, after the cache had taken"
     " its share",
-    "gpu-oom-capture": "while graphs were captured, after the cache had taken its share",
+    "gpu-oom-capture": "while graphs were captured, after the cache had taken its"
+    " share",
     "gpu-oom-sampler": "while the sampler was warmed up",
     "gpu-oom-runtime": "while serving",
     "gpu-oom-load": "while the weights were loaded, before anything was set aside for"
@@ -33,9 +35,9 @@ def oom_advice(cause: str, failure: Failure, log: ServerLog) -> Advice:
     """Explain an out-of-memory failure and compute what would have fitted."""
     advice = Advice(why=_why(cause, failure, log))
     if cause in ("gpu-oom-load", "gpu-oom-profile"):
-        _before_kv(cause, failure, log, advice)
+        before_cache(cause, failure, log, advice)
     elif log.engine == "llamacpp":
-        _llama(failure, log, advice)
+        llama_advice(failure, log, advice)
     elif cause == "gpu-oom-sampler":
         _sampler(failure, log, advice)
     elif cause == "gpu-oom-runtime":
@@ -122,9 +124,9 @@ def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> N
         both = lower_bound(log, failure, missing + extra) if extra else None
         best = both or alone
         if cause == "gpu-oom-capture" and alone is not None:
-            # Graphs that were still to come need room too, and no line says how much.
-            best = lower_bound(log, failure, max(missing, CAPTURE_SHARE * device_gib(
-                log, failure) if device_gib(log, failure) else missing))  # fmt: skip
+            # Graphs that were still to come need room too; no line says how much.
+            least = CAPTURE_SHARE * (device_gib(log, failure) or 0.0)
+            best = lower_bound(log, failure, max(missing, least))
         if best is not None and alone is not None:
             effect = f"{missing:.2f} GiB were missing: at most {alone.value:.3f} for"
             effect += " this allocation alone"
@@ -216,8 +218,8 @@ def _sampler(failure: Failure, log: ServerLog, advice: Advice) -> None:
     if over and over > 0.1 and over > (missing or 0.0):
         missing = over
         advice.why += (
-            f" The printed parts exceed the request by {over:.2f} GiB before the sampler"
-            " takes anything."
+            f" The printed parts exceed the request by {over:.2f} GiB before the"
+            " sampler takes anything."
         )
     if missing is not None:
         bound = lower_bound(log, failure, max(missing, 0.0))
@@ -291,101 +293,3 @@ def _runtime(failure: Failure, log: ServerLog, advice: Advice) -> None:
         "The start-up was at fault: the server came up and served; what failed is an"
         " allocation of a step, outside the cache."
     )
-
-
-def _before_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> None:
-    other = failure.numbers.get("other_process_gib")
-    if other is not None and other > 1.0:
-        advice.fix(
-            "other process on the GPU",
-            "remove",
-            f"{other:.2f} GiB",
-            "another process holds this much of the GPU",
-            "high",
-        )
-    if log.engine == "llamacpp":
-        _llama(failure, log, advice)
-        return
-    if "NV_ERR_NO_MEMORY" in failure.text:
-        _unified(log, advice)
-        return
-    workspace = any("workspace" in f or "b12x" in f.lower() for f in failure.frames)
-    if workspace or "workspace" in failure.text.lower():
-        advice.fix(
-            "--moe-backend",
-            "set",
-            None,
-            "a kernel's static workspace did not fit; another backend needs none",
-        )
-    if cause == "gpu-oom-profile":
-        chunk = number(log, "max_num_batched_tokens", "chunked_prefill_size")
-        if chunk is not None and chunk > 512:
-            advice.fix(
-                flag(log, "chunk"),
-                "lower",
-                power_of_two_below(chunk / 2),
-                "the profiling run's peak grows with the largest step",
-            )
-        seqs = number(log, "max_num_seqs")
-        if seqs is not None and seqs > 1:
-            advice.fix(
-                flag(log, "seqs"),
-                "lower",
-                power_of_two_below(seqs / 2),
-                "the profiling run samples this many requests",
-                "low",
-            )
-    ranks = number(log, "tensor_parallel_size") or 1
-    advice.fix(
-        flag(log, "tp"),
-        "raise",
-        ranks * 2,
-        "halves the weights on each GPU; needs twice the GPUs",
-        "medium" if cause == "gpu-oom-load" else "low",
-    )
-    advice.wrong.append(
-        f"Lower {flag(log, 'share')}: it sizes the cache, and nothing had been set aside"
-        " for the cache yet."
-    )
-
-
-def _unified(log: ServerLog, advice: Advice) -> None:
-    """The driver found no memory although the host had some."""
-    advice.why += (
-        " The kernel driver itself found no memory: where GPU and host share it, page"
-        " cache and fragmentation take what the checkpoint's reading filled."
-    )
-    advice.fix(
-        "page cache of the host",
-        "remove",
-        "drop_caches and compact_memory while loading",
-        "gives the driver whole pages back",
-    )
-    share = utilization(log)
-    if share is not None and share > 0.7:
-        advice.fix(flag(log, "share"), "lower", 0.7, "more room for the host", "low")
-
-
-def _llama(failure: Failure, log: ServerLog, advice: Advice) -> None:
-    layers = number(log, "n_gpu_layers", "n_layers")
-    asked = failure.numbers.get("asked_gib") or failure.numbers.get("buffer_gib")
-    free = failure.numbers.get("free_gib") or log.ledger.free_at_start_gib
-    value = None
-    if layers and asked and free is not None and free < asked:
-        value = max(0, int(layers * free / asked) - 1)
-    advice.fix(
-        "--n-gpu-layers",
-        "lower",
-        value,
-        "keeps the other layers in host memory; decoding becomes slower",
-        "medium" if value is not None else "low",
-    )
-    context = number(log, "n_ctx", "n_ctx_per_slot")
-    if context:
-        advice.fix(
-            "--ctx-size",
-            "lower",
-            power_of_two_below(context / 2),
-            "the cache is allocated in full for this many tokens",
-            "low",
-        )

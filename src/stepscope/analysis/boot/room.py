@@ -89,9 +89,9 @@ def held_since_kv_gib(failure: Failure, ledger: Ledger) -> float | None:
     in_use = failure.numbers.get("in_use_gib")
     kv = ledger.kv_gib
     consumed = ledger.consumed_gib
-    if consumed is None and ledger.weights_gib is not None:
-        if ledger.non_torch_gib is not None:
-            consumed = ledger.weights_gib + ledger.non_torch_gib
+    weights, other = ledger.weights_gib, ledger.non_torch_gib
+    if consumed is None and weights is not None and other is not None:
+        consumed = weights + other
     if in_use is None or kv is None or consumed is None:
         return None
     return round(in_use - consumed - kv, 2)

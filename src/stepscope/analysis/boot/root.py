@@ -78,9 +78,9 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
     if first is not None:
         return Root(first, silent=False, fatal_line=fatal, kernel=kernel,
                     exit_code=code, exit_line=exited)  # fmt: skip
-    if fatal is None and exited is None and kernel is None:
-        if code in (None, 0, -2, -15) or (serving and code == -9):
-            return None
+    orderly = code in (None, 0, -2, -15) or (serving and code == -9)
+    if fatal is None and exited is None and kernel is None and orderly:
+        return None
     silent = not any(f.signature == "error" and f.exception for f in relevant)
     return Root(None, silent=silent, fatal_line=fatal, kernel=kernel, exit_code=code,
                 exit_line=exited)  # fmt: skip

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from stepscope.analysis.boot.advice import Advice, flag, number
 from stepscope.run.serverlog import Failure, ServerLog
 
-
 #: Distributions whose name is not the module's.
 _DISTRIBUTIONS = {
     "PIL": "pillow",

@@ -166,7 +166,7 @@ class FailureReader:
     def _loose(self, state: State, here: Here, who: str | None) -> None:
         """A line outside any traceback that no logger called an error."""
         text = here.text
-        if text.startswith("    ") or text.startswith("Ignore import error"):
+        if text.startswith(("    ", "Ignore import error")):
             return
         if _kernel(state, here):
             return

@@ -69,7 +69,7 @@ def close_ledger(
     left, name = _left(known, activation, applied)
     tokens = figures.get("kv_tokens")
     return Ledger(
-        **{k: v for k, v in known.items() if v is not None},  # type: ignore[arg-type]
+        **{k: v for k, v in known.items() if v is not None},
         activation_peak_gib=activation,
         graph_estimate_applied=applied,
         kv_tokens=int(tokens) if tokens is not None else None,

@@ -7,7 +7,8 @@ end of the server is looked for.
 import re
 
 _FRAMED = re.compile(
-    rb"(?:\([^()\n]{1,80}\) ?)*(INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) \[[^\]]{1,120}\] ?"
+    rb"(?:\([^()\n]{1,80}\) ?)*(INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
+    rb"\[[^\]]{1,120}\] ?"
     rb"(?!\[)([\w']{0,40})"
 )
 #: First words of framed messages that are looked at while serving.

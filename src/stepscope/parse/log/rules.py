@@ -13,7 +13,7 @@ _TAG = re.compile(r"\[[\w.\- ]{1,40}\] (?=[A-Z])")
 
 
 def compiled(*rules: tuple[str, Handler]) -> Rules:
-    """Build the table: a pattern starts with a literal word or with a choice of them."""
+    """Build the table: a pattern starts with a literal word or a choice of them."""
     table: dict[str, list[tuple[re.Pattern[str], Handler]]] = {}
     for pattern, handler in rules:
         choice = _CHOICE.match(pattern)

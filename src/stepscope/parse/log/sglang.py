@@ -34,7 +34,7 @@ _NAMES = {
 }
 _SIZE = re.compile(r"(?:K|V|KV) size: ([\d.]+) GB")
 _TOKENS = re.compile(r"#tokens: (\d+)")
-_MODES = re.compile(r"Capture (?:\w+ )*?(decode|prefill|target_verify)?", re.I)
+_MODES = re.compile(r"Capture (?:\w+ )*?(decode|prefill|target_verify)?", re.IGNORECASE)
 
 
 def _args(state: State, here: Here, match: re.Match[str]) -> None:

@@ -150,9 +150,12 @@ class State:
     def phase(self, here: Here, name: str, seconds: float | None) -> None:
         """Note a phase's length; over the ranks the longest counts."""
         known = self.phases.get(name)
-        if known is not None and known.seconds is not None:
-            if seconds is None or known.seconds >= seconds:
-                return
+        if (
+            known is not None
+            and known.seconds is not None
+            and (seconds is None or known.seconds >= seconds)
+        ):
+            return
         self.phases[name] = Phase(
             name=name,
             seconds=seconds,

@@ -8,24 +8,6 @@ from stepscope.parse.log.state import Here, PassFacts, State
 #: Graphs that the V1 runner captures per mode in its silent profiling pass.
 PROFILED_PER_MODE = 2
 
-_USAGE = {
-    "weights_gib": re.compile(r"([\d.]+) GiB for weight"),
-    "peak_logged_gib": re.compile(r"([\d.]+) GiB for peak activation"),
-    "non_torch_gib": re.compile(r"([\d.]+) GiB for non-torch memory"),
-    "consumed_gib": re.compile(r"([\d.]+) GiB for consumed memory"),
-    "graph_actual_gib": re.compile(r"([\d.]+) GiB for CUDAGraph memory"),
-    "kv_gib": re.compile(r"Current kv cache memory in use is ([\d.]+) GiB"),
-}
-_KV_BYTES = re.compile(r"Current kv cache memory in use is (\d+) bytes")
-_HINTS = (
-    ("fit-requested", re.compile(r"--kv-cache-memory=(\d+)`?[^,]*? to fit into req")),
-    ("fill-device", re.compile(r"--kv-cache-memory=(\d+)`?[^,]*? to fully utilize")),
-)
-
-
-def _number(text: str) -> int:
-    return int(text.replace(",", ""))
-
 
 def _load_begin(state: State, here: Here, match: re.Match[str]) -> None:
     if state.first_at_s is not None and state.last_at_s is not None:
@@ -79,85 +61,6 @@ def _graph_profile(state: State, here: Here, match: re.Match[str]) -> None:
         state.marks.setdefault("graph_profile", state.last_at_s)
 
 
-def _estimate(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "graph_estimate_gib", float(match[1]))
-    state.advance(here, "graph_profile")
-    begun = state.marks.get("graph_profile")
-    found = state.passes.setdefault("profile", PassFacts())
-    found.gib = max(float(match[1]), found.gib if found.gib is not None else -1e9)
-    found.line = found.line or here.line
-    if begun is not None and state.last_at_s is not None:
-        seconds = state.last_at_s - begun
-        found.seconds = max(seconds, found.seconds or 0.0)
-        state.phase(here, "graph_profile", seconds)
-
-
-def _estimate_on(state: State, here: Here, match: re.Match[str]) -> None:
-    state.process(here.frame.process).flags["estimate_applied"] = True
-    now, without, same = float(match[1]), float(match[2]), float(match[3])
-    state.figure(here, "utilization", now)
-    state.figure(here, "utilization_without_graphs", without)
-    state.suggest(here, "--gpu-memory-utilization", same, "same-kv")
-
-
-def _estimate_off(state: State, here: Here, match: re.Match[str]) -> None:
-    state.process(here.frame.process).flags["estimate_applied"] = False
-    found = re.search(r"gpu-memory-utilization from ([\d.]+) to ([\d.]+)", here.text)
-    if found is not None:
-        now, same = float(found[1]), float(found[2])
-        state.figure(here, "utilization", now)
-        state.figure(here, "utilization_without_graphs", 2 * now - same)
-
-
-def _kv_gib(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "kv_gib", float(match[1]))
-    _close_pass(state, here)
-    state.advance(here, "kv_alloc")
-    facts = state.process(here.frame.process)
-    for each in (facts, state.anyone):
-        each.kv_line = each.kv_line or here.line
-        each.kv_at_s = state.last_at_s
-    state.marks.setdefault("kv_alloc", state.last_at_s or 0.0)
-
-
-def _kv_fixed(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "free_at_start_gib", float(match[1]))
-    state.resolve(here, "kv_cache_memory", "fixed, profiling skipped")
-    state.figure(here, "kv_gib", float(match[2]))
-    _kv_gib(state, here, match=re.match(r"(.*)", match[2]) or match)
-
-
-def _kv_tokens(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "kv_tokens", float(_number(match[2])))
-    state.resolve(here, "kv_device", match[1])
-    if match[3] is not None:
-        state.figure(here, "kv_request_tokens", float(_number(match[3])))
-        state.figure(here, "max_concurrency", float(match[4].replace(",", "")))
-    state.advance(here, "kv_alloc")
-    facts = state.process(here.frame.process)
-    for each in (facts, state.anyone):
-        each.kv_line = each.kv_line or here.line
-        each.kv_at_s = state.last_at_s
-    begun = state.marks.get("kv_alloc")
-    if begun and state.last_at_s is not None:
-        state.phase(here, "kv_alloc", state.last_at_s - begun)
-
-
-def _concurrency(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "kv_request_tokens", float(_number(match[1])))
-    state.figure(here, "max_concurrency", float(match[2].replace(",", "")))
-
-
-def _blocks(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "n_blocks", float(_number(match[1])))
-    state.advance(here, "kv_alloc")
-    state.anyone.kv_line = state.anyone.kv_line or here.line
-
-
-def _auto_fit(state: State, here: Here, match: re.Match[str]) -> None:
-    state.resolve(here, "max_model_len", int(match[1]))
-
-
 def _autotune(state: State, here: Here, match: re.Match[str]) -> None:
     state.resolve(here, "flashinfer_autotune", value=True)
     state.advance(here, "kernel_warmup")
@@ -192,12 +95,6 @@ def capture_bar(state: State, here: Here, mode: str, done: int, total: int) -> N
     state.advance(here, stage)
 
 
-def _close_pass(state: State, here: Here) -> None:
-    found = state.passes.get("profile")
-    if found is not None:
-        found.done = True
-
-
 def _captured(state: State, here: Here, match: re.Match[str]) -> None:
     seconds, gib = float(match[1]), float(match[2])
     purpose = _purpose(state, here)
@@ -228,67 +125,6 @@ def _captured(state: State, here: Here, match: re.Match[str]) -> None:
     state.advance(here, "graph_capture")
     facts.flags["captured"] = state.anyone.flags["captured"] = True
     state.phase(here, "graph_capture", seconds)
-
-
-def _pool(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "graph_actual_gib", float(match[1]))
-    state.figure(here, "graph_estimate_gib", float(match[2]))
-
-
-def _budget(state: State, here: Here, match: re.Match[str]) -> None:
-    text = here.text
-    state.figure(here, "free_at_start_gib", float(match[1]))
-    state.figure(here, "device_gib", float(match[2]))
-    state.figure(here, "utilization", float(match[3]))
-    state.figure(here, "requested_gib", float(match[4]))
-    for name, pattern in _USAGE.items():
-        found = pattern.search(text)
-        if found is not None:
-            state.figure(here, name, float(found[1]))
-    in_bytes = _KV_BYTES.search(text)
-    if in_bytes is not None:
-        state.figure(here, "kv_gib", round(int(in_bytes[1]) / (1 << 30), 2))
-    facts = state.process(here.frame.process)
-    facts.flags["peak_contains_estimate"] = "consumed memory" in text
-    for purpose, pattern in _HINTS:
-        found = pattern.search(text)
-        if found is not None:
-            state.suggest(here, "--kv-cache-memory", int(found[1]), purpose)
-    state.advance(here, "sampler_warmup")
-
-
-def _initial_free(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "free_at_start_gib", float(match[1]))
-    requested = re.search(r"([\d.]+) \(util\), ([\d.]+) GiB", here.text)
-    older = re.search(r"requested GPU memory: ([\d.]+) GiB", here.text)
-    if requested is not None:
-        state.figure(here, "utilization", float(requested[1]))
-        state.figure(here, "requested_gib", float(requested[2]))
-    elif older is not None:
-        state.figure(here, "requested_gib", float(older[1]))
-
-
-def _v0_total(state: State, here: Here, match: re.Match[str]) -> None:
-    state.figure(here, "device_gib", float(match[1]))
-    state.figure(here, "utilization", float(match[2]))
-    state.figure(here, "requested_gib", float(match[3]))
-    state.advance(here, "profile")
-
-
-def _v0_parts(state: State, here: Here, match: re.Match[str]) -> None:
-    for name, group in (
-        ("weights_gib", 1),
-        ("non_torch_gib", 2),
-        ("peak_logged_gib", 3),
-        ("kv_gib", 4),
-    ):
-        state.figure(here, name, float(match[group]))
-    state.advance(here, "kv_alloc")
-    state.anyone.kv_line = state.anyone.kv_line or here.line
-
-
-def _plan(state: State, here: Here, match: re.Match[str]) -> None:
-    state.resolve(here, "kv_cache_memory", "from a persisted start-up plan")
 
 
 def _engine_up(state: State, here: Here, match: re.Match[str]) -> None:
@@ -333,10 +169,6 @@ def _jit(state: State, here: Here, match: re.Match[str]) -> None:
     state.event(here, "jit")
 
 
-def _padding(state: State, here: Here, match: re.Match[str]) -> None:
-    state.resolve(here, "kv_padding_pct", float(match[1]))
-
-
 BOOT_RULES = compiled(
     (r"Starting to load model", _load_begin),
     (r"Loading weights took ([\d.]+) seconds", _weights_seconds),
@@ -353,50 +185,12 @@ BOOT_RULES = compiled(
     (r"torch\.compile (?:takes|took) ([\d.]+) s in total", _compile),
     (r"Initial profiling/warmup run took ([\d.]+) s", _profile),
     (r"Memory profiling takes ([\d.]+) seconds", _profile),
-    (
-        r"the current vLLM instance can use total_gpu_memory \(([\d.]+)GiB\) x "
-        r"gpu_memory_utilization \(([\d.]+)\) = ([\d.]+)GiB",
-        _v0_total,
-    ),
-    (
-        r"model weights take (-?[\d.]+)GiB; non_torch_memory takes (-?[\d.]+)GiB; "
-        r"PyTorch activation peak memory takes (-?[\d.]+)GiB; the rest of the memory "
-        r"reserved for KV Cache is (-?[\d.]+)GiB",
-        _v0_parts,
-    ),
     (r"Profiling CUDA graph memory: (.*)", _graph_profile),
-    (r"Estimated CUDA graph memory: (-?[\d.]+) GiB", _estimate),
-    (
-        r"CUDA graph memory profiling is enabled.*?gpu-memory-utilization=([\d.]+) is "
-        r"equivalent to --gpu-memory-utilization=(-?[\d.]+) .*? to ([\d.]+\d)",
-        _estimate_on,
-    ),
-    (r"CUDA graph memory profiling is disabled", _estimate_off),
-    (r"In v0\.19, CUDA graph memory profiling will be", _estimate_off),
-    (r"CUDA graph pool memory: (-?[\d.]+) GiB \(actual\), (-?[\d.]+) GiB", _pool),
-    (r"Available KV cache memory: (-?[\d.]+) GiB", _kv_gib),
-    (r"Initial free memory:? ([\d.]+) GiB, reserved ([\d.]+) ?GiB", _kv_fixed),
-    (r"Initial free memory: ([\d.]+) GiB", _initial_free),
-    (
-        r"(GPU|CPU|XPU|TPU|HPU) KV cache size: ([\d,]+) tokens(?:, Maximum concurrency "
-        r"for ([\d,]+) tokens per request: ([\d.,]+)x)?",
-        _kv_tokens,
-    ),
-    (r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.,]+)x", _concurrency),
-    (r"# (?:GPU|cuda|cpu) blocks: ([\d,]+)", _blocks),
-    (r"Add \d+ padding layers, may waste at most ([\d.]+)%", _padding),
-    (r"Auto-fit max_model_len: reduced from \d+ to (\d+)", _auto_fit),
-    (r"Applying persisted startup plan", _plan),
     (r"Running FlashInfer autotune", _autotune),
     (r"Warming up", _warmup),
     (r"JIT kernel warmup starting", _warmup),
     (r"JIT kernel warmup finished in ([\d.]+)s", _warmup_done),
     (r"Graph capturing finished in ([\d.]+) secs, took (-?[\d.]+) GiB", _captured),
-    (
-        r"Free memory on device \(([\d.]+)/([\d.]+) GiB\) on startup\. Desired GPU memory "
-        r"utilization is \(([\d.]+), ([\d.]+) GiB\)",
-        _budget,
-    ),
     (
         r"init engine \(profile, create kv cache, warmup model\) took ([\d.]+) s",
         _engine_up,
