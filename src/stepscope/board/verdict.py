@@ -46,8 +46,8 @@ def _delivered(cells: Sequence[CellResult]) -> str | None:
     peak = max(timed, key=lambda c: c.output_tokens_per_s or 0.0)
     least = min(timed, key=lambda c: (c.concurrency is None, c.concurrency or 0))
     text = (
-        f"{peak.configuration}: at most {number(peak.output_tokens_per_s or 0)} output"
-        f" tokens/s, at {at(peak)}"
+        f"{peak.configuration}: the highest throughput measured is"
+        f" {number(peak.output_tokens_per_s or 0)} output tokens/s, at {at(peak)}"
     )
     low, high = least.tpot_ms.mean, peak.tpot_ms.mean
     if low is not None and high is not None and least.name != peak.name:

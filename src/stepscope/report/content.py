@@ -1,0 +1,258 @@
+"""What the page says, as plain data: the template only places it."""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from stepscope.analysis.records import Analysis, BootResult, CellResult
+from stepscope.board.claims import number
+from stepscope.board.records import HYPOTHESES, Board, BoardEntry
+from stepscope.board.rules import RULES
+from stepscope.findings import Finding
+from stepscope.report.cells import SUMMARY, UNKNOWN, groups, latencies, shown, state
+from stepscope.run.run import Launch, Run
+
+_SECRET = re.compile(r"key|token|secret|password|passwd|credential", re.IGNORECASE)
+_NOT_SECRET = re.compile(r"tokenizer|max|num|batched|token-ids|tokens", re.IGNORECASE)
+HIDDEN = "(hidden)"
+
+_ORDER = {"error": 0, "warning": 1, "info": 2}
+
+
+def anchor(kind: str, name: str) -> str:
+    """Return an id for the page: letters, digits, dots, dashes only."""
+    return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}"
+
+
+def path_link(path: str | None) -> str | None:
+    """Return a path as a relative link; None where it leads out of the run."""
+    if not path or path.startswith(("/", "\\")) or ".." in path.split("/"):
+        return None
+    return path if re.fullmatch(r"[\w./-]+", path) else None
+
+
+def command_line(launch: Launch) -> str:
+    """Return a launch's command as one shell line, secrets hidden."""
+    words: list[str] = []
+    hide = False
+    for word in launch.command:
+        name, equals, _ = word.partition("=")
+        secret = bool(_SECRET.search(name)) and not _NOT_SECRET.search(name)
+        if hide:
+            words.append(HIDDEN)
+            hide = False
+        elif word.startswith("-") and secret and equals:
+            words.append(f"{name}={HIDDEN}")
+        else:
+            words.append(shlex.quote(word))
+            hide = word.startswith("-") and secret
+    return " ".join(words)
+
+
+def environment(launch: Launch) -> list[tuple[str, str]]:
+    """Return the launch's own environment, secrets hidden."""
+    return [
+        (name, HIDDEN if _SECRET.search(name) else value)
+        for name, value in sorted(launch.environment.items())
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A cell in the table under the sweep."""
+
+    name: str
+    anchor: str
+    configuration: str
+    state: str
+    reason: str
+    values: tuple[str, ...]
+
+
+def summary_headers() -> list[tuple[str, str]]:
+    """Return (header, unit) of the table under the sweep."""
+    return [(column.header, column.unit) for column in SUMMARY]
+
+
+def summary_rows(cells: Sequence[CellResult]) -> list[Row]:
+    """Return one row a cell, warm-up last of its configuration's order kept."""
+    return [
+        Row(
+            name=cell.name,
+            anchor=anchor("cell", cell.name),
+            configuration=cell.configuration,
+            state=state(cell),
+            reason=", ".join(cell.void_reasons),
+            values=tuple(shown(column.read(cell)) for column in SUMMARY),
+        )
+        for cell in cells
+    ]
+
+
+def scope(entry: BoardEntry) -> str:
+    """Return where an entry holds."""
+    low, high = entry.scope.concurrency_from, entry.scope.concurrency_to
+    if low is None or high is None:
+        return "all"
+    return str(low) if low == high else f"{low} to {high}"
+
+
+_SHARE = {"supported": "at least ", "ruled-out": "at most ", "standing": ""}
+
+
+def share(entry: BoardEntry) -> str:
+    """Return an entry's share of the step with what kind of bound it is."""
+    if entry.share_of_step_pct is None:
+        return UNKNOWN
+    bound = _SHARE.get(entry.status, "")
+    return f"{bound}{number(entry.share_of_step_pct)} %"
+
+
+def board_rows(board: Board) -> list[tuple[str, str, list[BoardEntry]]]:
+    """Return (hypothesis, its claim, entries) in the fixed order."""
+    return [
+        (name, RULES[name].claim, [e for e in board.entries if e.hypothesis == name])
+        for name in HYPOTHESES
+    ]
+
+
+def findings(run: Run, analysis: Analysis) -> list[Finding]:
+    """Return all findings, worst first; the same finding once."""
+    every = dict.fromkeys((*run.findings, *analysis.findings))
+    return sorted(every, key=lambda f: _ORDER[f.severity])
+
+
+def cell_details(run: Run, analysis: Analysis) -> list[dict[str, object]]:
+    """Return, for each cell, everything that is known of it."""
+    cells = {cell.name: cell for cell in run.cells}
+    told = findings(run, analysis)
+    out: list[dict[str, object]] = []
+    for result in analysis.cells:
+        cell = cells.get(result.name)
+        raw = cell.raw_path if cell is not None else None
+        out.append(
+            {
+                "result": result,
+                "anchor": anchor("cell", result.name),
+                "state": state(result),
+                "groups": groups(result),
+                "latencies": latencies(result),
+                "findings": [f for f in told if f.cell == result.name],
+                "workload": _workload(cell.workload) if cell is not None else [],
+                "raw": raw,
+                "raw_link": path_link(raw),
+                "source": cell.source if cell is not None else "",
+                "failure": cell.failure if cell is not None else None,
+                "client": _client(cell.client) if cell is not None else [],
+            }
+        )
+    return out
+
+
+def _workload(workload: object) -> list[tuple[str, str]]:
+    names = getattr(workload, "__struct_fields__", ())
+    return [
+        (name.replace("_", " ").removeprefix("n "), shown(getattr(workload, name)))
+        for name in names
+    ]
+
+
+def _client(health: object) -> list[tuple[str, str]]:
+    out = []
+    for name in getattr(health, "__struct_fields__", ()):
+        value = getattr(health, name)
+        parts = getattr(value, "__struct_fields__", None)
+        if parts is None:
+            out.append((name, shown(value)))
+        else:
+            out.extend(
+                (f"{name} {part}", shown(getattr(value, part))) for part in parts
+            )
+    return out
+
+
+def boots(run: Run, analysis: Analysis) -> list[dict[str, object]]:
+    """Return, for each launch, its phases, memory ledger and verdict."""
+    launches = {launch.name: launch for launch in run.launches}
+    return [_boot(launches.get(boot.launch), boot) for boot in analysis.boot]
+
+
+def _boot(launch: Launch | None, boot: BootResult) -> dict[str, object]:
+    phases = [
+        (str(p.get("name")), shown(_float(p.get("seconds")))) for p in boot.phases
+    ]
+    verdict = boot.verdict
+    return {
+        "launch": boot.launch,
+        "anchor": anchor("launch", boot.launch),
+        "ready": boot.ready,
+        "seconds": shown(boot.seconds_to_ready),
+        "phases": phases,
+        "ledger": _ledger(boot.ledger),
+        "outcome": shown(verdict.get("outcome")),
+        "cause": verdict.get("cause"),
+        "why": verdict.get("why") or "",
+        "fixes": [_fix(f) for f in _list(verdict.get("fixes"))],
+        "wrong_readings": [str(w) for w in _list(verdict.get("wrong_readings"))],
+        "failure": launch.failure if launch is not None else None,
+        "log": boot.log_path,
+        "log_link": path_link(boot.log_path),
+    }
+
+
+def _list(value: object) -> Sequence[object]:
+    return value if isinstance(value, (list, tuple)) else ()
+
+
+def _float(value: object) -> float | None:
+    return float(value) if isinstance(value, (int, float)) else None
+
+
+def _ledger(ledger: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    """Return (name, value, unit) rows of what the log told of memory."""
+    rows = []
+    for name, value in ledger.items():
+        if value is None:
+            continue
+        unit = "GiB" if name.endswith("_gib") else ""
+        if isinstance(value, (str, bool, int, float)):
+            label = name.removesuffix("_gib").replace("_", " ")
+            rows.append((label, shown(value), unit))
+    return rows
+
+
+def _fix(fix: object) -> str:
+    parts: dict[str, object] = {
+        name: fix.get(name) if isinstance(fix, Mapping) else getattr(fix, name, None)
+        for name in ("flag", "direction", "value", "effect", "confidence")
+    }
+    text = f"{parts['direction']} {parts['flag']}"
+    if parts["value"] is not None:
+        text += f" to {parts['value']}"
+    return f"{text}: {parts['effect']} (confidence: {parts['confidence']})"
+
+
+def machine(run: Run) -> list[tuple[str, str]]:
+    """Return what is known of the machine, the software and the layout."""
+    host = run.machine
+    layout = run.layout
+    memory = None if host.memory_bytes is None else host.memory_bytes / (1 << 30)
+    rows: list[tuple[str, object]] = [
+        ("run", run.id),
+        ("stepscope", run.tool_version),
+        ("engine", run.engine),
+        ("engine version", run.engine_version),
+        ("model", run.model),
+        ("GPU", run.gpu),
+        ("GPUs", run.n_gpus),
+        ("layout", f"tp {layout.tp}, dp {layout.dp}, pp {layout.pp}, ep {layout.ep}"),
+        ("host", host.host),
+        ("kernel", host.kernel),
+        ("CPU", host.cpu_model),
+        ("CPU cores", host.n_cpus),
+        ("memory (GiB)", memory),
+        ("driver", host.driver),
+        ("container", host.container),
+    ]
+    return [(name, shown(value)) for name, value in rows if value is not None]

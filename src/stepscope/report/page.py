@@ -1,0 +1,100 @@
+"""The page: one HTML file, readable offline, without any script."""
+
+from functools import cache
+from importlib import resources
+
+from jinja2 import (
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    Template,
+    select_autoescape,
+)
+from markupsafe import Markup
+
+from stepscope.analysis.records import Analysis
+from stepscope.board.records import Board
+from stepscope.report import content
+from stepscope.report.cells import shown
+from stepscope.report.figure import Figure
+from stepscope.report.svg import render
+from stepscope.report.sweep import step_model, sweep
+from stepscope.report.timeline import telemetry
+from stepscope.run.run import Run
+
+
+def html(run: Run, analysis: Analysis, board: Board) -> str:
+    """Return the whole page.
+
+    Nothing in it is fetched and nothing in it runs: a policy in its head forbids
+    both, whatever a model's name or a log line says. All text is escaped.
+
+    Args:
+        run: The run.
+        analysis: Its figures.
+        board: Its verdict.
+
+    Returns:
+        HTML, UTF-8 when written.
+    """
+    made = figures(run, analysis)
+    # Our own SVG, rewritten from an allow list by svg.inline.
+    drawn = {f.name: Markup(render(f)) for f in made}  # noqa: S704
+    by_cell = {cell.name: f"telemetry-{index}" for index, cell in enumerate(run.cells)}
+    return _template().render(
+        run=run,
+        analysis=analysis,
+        board=board,
+        board_rows=content.board_rows(board),
+        scope=content.scope,
+        share=content.share,
+        shown=shown,
+        anchor=content.anchor,
+        figures={f.name: f for f in made},
+        drawn=drawn,
+        by_cell=by_cell,
+        headers=content.summary_headers(),
+        rows=content.summary_rows(analysis.cells),
+        details=content.cell_details(run, analysis),
+        boots=content.boots(run, analysis),
+        findings=content.findings(run, analysis),
+        machine=content.machine(run),
+        command_line=content.command_line,
+        environment=content.environment,
+        path_link=content.path_link,
+        css=Markup(_css()),  # noqa: S704 - a file of this package
+    )
+
+
+def figures(run: Run, analysis: Analysis) -> tuple[Figure, ...]:
+    """Return every figure of the run, in the order in which the page shows them."""
+    made: list[Figure | None] = [
+        sweep(analysis, "output_tokens_per_s"),
+        sweep(analysis, "tpot_ms"),
+    ]
+    made += [
+        step_model(model, analysis.floor, index)
+        for index, model in enumerate(analysis.step_model)
+    ]
+    made += [telemetry(run, cell, index) for index, cell in enumerate(run.cells)]
+    return tuple(figure for figure in made if figure is not None)
+
+
+@cache
+def _css() -> str:
+    return (
+        resources.files("stepscope.report")
+        .joinpath("templates/page.css")
+        .read_text(encoding="utf-8")
+    )
+
+
+def _template() -> Template:
+    environment = Environment(
+        loader=PackageLoader("stepscope.report"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.j2")

@@ -1,0 +1,283 @@
+"""Figures over concurrency: throughput, TPOT, and the step model."""
+
+import math
+from collections.abc import Sequence
+
+from stepscope.analysis.records import (
+    Analysis,
+    CellResult,
+    FloorPoint,
+    RepeatGroup,
+    StepModel,
+)
+from stepscope.board.claims import number
+from stepscope.report.figure import COLOURS, Figure, series
+
+_WIDTH, _HEIGHT = 440, 260
+
+
+def _value(cell: CellResult, metric: str) -> float | None:
+    if metric == "tpot_ms":
+        return cell.tpot_ms.mean
+    return cell.output_tokens_per_s
+
+
+def sweep(analysis: Analysis, metric: str) -> Figure | None:
+    """Return throughput or TPOT over concurrency; None without two points.
+
+    Args:
+        analysis: The run's figures.
+        metric: ``output_tokens_per_s`` or ``tpot_ms``.
+    """
+    label = "TPOT (ms)" if metric == "tpot_ms" else "output tokens/s"
+    cells = [
+        cell
+        for cell in analysis.cells
+        if not cell.warm_up and cell.concurrency and _value(cell, metric)
+    ]
+    concurrencies = sorted({cell.concurrency or 0 for cell in cells})
+    if not concurrencies:
+        return None
+    names = list(dict.fromkeys(cell.configuration for cell in cells))
+    rows = [_row(cell, metric, label) for cell in cells]
+    scale: dict[str, object] = {
+        "domain": names,
+        "range": [series(i) for i in range(len(names))],
+    }
+    layers = [
+        _line(_means(cells, metric), scale, len(names) > 1),
+        *_bars(analysis.groups, metric, scale),
+        _points(rows, scale),
+    ]
+    title = f"{label} over concurrency"
+    return Figure(
+        name=f"sweep-{'tpot' if metric == 'tpot_ms' else 'throughput'}",
+        title=title,
+        alt=f"{title}, both axes logarithmic. "
+        + "; ".join(str(row["text"]) for row in rows),
+        spec={
+            "width": _WIDTH,
+            "height": _HEIGHT,
+            "encoding": {
+                "x": {
+                    "field": "c",
+                    "type": "quantitative",
+                    "title": "concurrency",
+                    "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
+                    "axis": {"values": concurrencies, "format": "d", "grid": False},
+                },
+                "y": {
+                    "field": "v",
+                    "type": "quantitative",
+                    "title": label,
+                    "scale": {"type": "log", "nice": True},
+                    "axis": {"format": "~s", "tickCount": 5},
+                },
+            },
+            "layer": layers,
+        },
+        note="Both axes are logarithmic. The line joins the means of valid repeats; a"
+        " bar is a 95 % interval and is drawn only where there are repeats. Grey,"
+        " hollow points are void.",
+    )
+
+
+def _row(cell: CellResult, metric: str, label: str) -> dict[str, object]:
+    value = _value(cell, metric) or 0.0
+    text = f"{cell.name}: {number(value)} {label} at concurrency {cell.concurrency}"
+    if not cell.valid:
+        text += f", void ({', '.join(cell.void_reasons)})"
+    return {
+        "c": cell.concurrency,
+        "v": value,
+        "k": cell.configuration,
+        "void": not cell.valid,
+        "text": text,
+    }
+
+
+def _means(cells: Sequence[CellResult], metric: str) -> list[dict[str, object]]:
+    by_point: dict[tuple[str, int], list[float]] = {}
+    for cell in cells:
+        value = _value(cell, metric)
+        if cell.valid and value and cell.concurrency:
+            by_point.setdefault((cell.configuration, cell.concurrency), []).append(
+                value
+            )
+    return [
+        {"c": c, "v": sum(values) / len(values), "k": name}
+        for (name, c), values in sorted(by_point.items(), key=lambda item: item[0][1])
+    ]
+
+
+def _line(
+    rows: list[dict[str, object]], scale: dict[str, object], legend: bool
+) -> dict[str, object]:
+    colour: dict[str, object] = {
+        "field": "k",
+        "type": "nominal",
+        "scale": scale,
+        "legend": {"title": None, "symbolType": "stroke"} if legend else None,
+    }
+    return {
+        "data": {"values": rows},
+        "mark": {"type": "line", "strokeWidth": 1.5},
+        "encoding": {"color": colour, "description": {"field": "k"}},
+    }
+
+
+def _bars(
+    groups: Sequence[RepeatGroup], metric: str, scale: dict[str, object]
+) -> list[dict[str, object]]:
+    rows = [
+        {
+            "c": group.concurrency,
+            "v": group.ci95[0],
+            "v2": group.ci95[1],
+            "k": group.configuration,
+            "text": f"{len(group.values)} repeats, mean {number(group.mean)}, 95 %"
+            f" interval {number(group.ci95[0])} to {number(group.ci95[1])}",
+        }
+        for group in groups
+        if group.metric == metric
+        and group.ci95 is not None
+        and group.concurrency
+        and group.ci95[0] > 0
+    ]
+    if not rows:
+        return []
+    return [
+        {
+            "data": {"values": rows},
+            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.55},
+            "encoding": {
+                "y2": {"field": "v2"},
+                "color": {
+                    "field": "k",
+                    "type": "nominal",
+                    "scale": scale,
+                    "legend": None,
+                },
+                "description": {"field": "text"},
+            },
+        }
+    ]
+
+
+def _points(
+    rows: list[dict[str, object]], scale: dict[str, object]
+) -> dict[str, object]:
+    return {
+        "data": {"values": rows},
+        "mark": {"type": "point", "size": 46, "strokeWidth": 1.5, "opacity": 1},
+        "encoding": {
+            "color": {
+                "condition": {"test": "datum.void", "value": COLOURS["void"]},
+                "field": "k",
+                "type": "nominal",
+                "scale": scale,
+                "legend": None,
+            },
+            "fill": {
+                "condition": {"test": "datum.void", "value": None},
+                "field": "k",
+                "type": "nominal",
+                "scale": scale,
+                "legend": None,
+            },
+            "description": {"field": "text"},
+        },
+    }
+
+
+def step_model(
+    model: StepModel, floor: Sequence[FloorPoint], index: int
+) -> Figure | None:
+    """Return step time over sequences a rank with the fitted curve and the floor.
+
+    Args:
+        model: One configuration's fit.
+        floor: All floor points; those of other configurations are left out.
+        index: Position of the model, for the figure's name.
+    """
+    if not model.points:
+        return None
+    rows: list[dict[str, object]] = [
+        {"x": x, "y": y, "k": "measured", "text": f"{number(y)} ms at {number(x)}"}
+        for x, y in model.points
+    ]
+    curve = [{"x": x, "y": y, "k": f"model: {model.kind}"} for x, y in model.curve]
+    floors = [
+        {
+            "x": point.seqs_per_rank,
+            "y": point.floor_ms,
+            "k": "byte floor",
+            "text": f"floor {number(point.floor_ms)} ms at"
+            f" {number(point.seqs_per_rank)}",
+        }
+        for point in sorted(floor, key=lambda p: p.seqs_per_rank)
+        if point.configuration == model.configuration
+    ]
+    names = ["measured", f"model: {model.kind}", *(["byte floor"] if floors else [])]
+    scale = {"domain": names, "range": [series(0), series(0), series(1)][: len(names)]}
+    title = f"Step time of {model.configuration}"
+    return Figure(
+        name=f"step-model-{index}",
+        title=title,
+        alt=f"{title}: " + "; ".join(str(row["text"]) for row in rows),
+        spec={
+            "width": _WIDTH,
+            "height": _HEIGHT,
+            "encoding": {
+                "x": {
+                    "field": "x",
+                    "type": "quantitative",
+                    "title": "sequences a rank",
+                    "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
+                    "axis": {
+                        "values": sorted({2 ** _log2(x) for x, _ in model.points}),
+                        "format": "d",
+                        "grid": False,
+                    },
+                },
+                "y": {
+                    "field": "y",
+                    "type": "quantitative",
+                    "title": "step (ms)",
+                    "scale": {"zero": True},
+                },
+                "color": {
+                    "field": "k",
+                    "type": "nominal",
+                    "scale": scale,
+                    "legend": {"title": None},
+                },
+            },
+            "layer": [
+                _drawn(curve, {"type": "line", "strokeWidth": 1.5}),
+                _drawn(floors, {"type": "line", "strokeDash": [4, 3]}),
+                _drawn(floors, {"type": "point", "size": 20, "opacity": 1}),
+                _drawn(
+                    rows, {"type": "point", "filled": True, "size": 52, "opacity": 1}
+                ),
+            ],
+        },
+        note="The horizontal axis is logarithmic: a straight line over sequences is"
+        " drawn bent. The floor assumes that each byte is moved once.",
+    )
+
+
+def _log2(x: float) -> int:
+    return max(round(math.log2(x)), 0) if x > 0 else 0
+
+
+def _drawn(
+    rows: Sequence[dict[str, object]], mark: dict[str, object]
+) -> dict[str, object]:
+    return {
+        "data": {"values": list(rows)},
+        "mark": mark,
+        "encoding": {
+            "description": {"field": "text" if rows and "text" in rows[0] else "k"}
+        },
+    }
