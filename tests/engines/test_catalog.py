@@ -2,6 +2,7 @@
 
 import json
 import sys
+from importlib import resources
 from pathlib import Path
 from typing import get_args
 
@@ -27,6 +28,11 @@ def command(of: Recipe, i: int = 0, trace: str | None = None) -> tuple[str, ...]
 def test_every_engine_a_recipe_may_name_is_defined() -> None:
     assert set(ENGINES) == set(get_args(Engine))
     assert all(engine.name == name for name, engine in ENGINES.items())
+
+
+def test_the_demo_runs_the_recipe_that_the_examples_show() -> None:
+    kept = resources.files("stepscope.engines").joinpath("demo.toml").read_text()
+    assert kept == (EXAMPLES / "demo.toml").read_text()
 
 
 def test_vllm_is_started_by_its_own_words_and_then_the_flags() -> None:
