@@ -37,6 +37,10 @@ def model_shape(
     config = read_config(config_json, where)
     model_type = str(config.get("model_type") or "")
     family = _family(config, model_type, like)
+    for name, value in family.defaults:
+        if config.fields.get(name) is None:
+            config.fields[name] = value
+            config.assume(f"No {name}: the architecture's default of {value} is taken.")
     build = Builder(config, quantization(config))
     n_layers = config.count(*names.LAYERS)
     if n_layers == 0:
@@ -96,28 +100,34 @@ def _name(config: Config, model_type: str) -> str:
 def _layers(build: Builder, family: Family) -> None:
     config = build.config
     v4 = deepseek_v4.geometry(build) if family.attention == "deepseek-v4" else None
-    hidden = config.count(*names.HIDDEN)
     n_norms = family.n_norms * (2 if family.norm_bias else 1)
     for layer, kind in enumerate(layer_kinds(config, family)):
         build.layer = layer
-        if v4 is not None:
-            deepseek_v4.attention(build, v4)
-            deepseek_v4.streams(build, v4)
-            deepseek_v4.engram(build, v4)
-        elif kind == "mixer":
-            MIXERS[family.mixer](build)
-        elif family.attention == "latent":
-            latent(build)
-        else:
-            grouped(build, family, kind)
-        if is_sparse(config, layer):
+        if kind not in ("dense", "sparse"):
+            _attention(build, family, kind, v4)
+        if kind == "sparse" or (not family.single and is_sparse(config, layer)):
             sparse(build, family)
-        else:
+        elif kind == "dense" or not family.single:
             dense(build, family)
-        build.vector("norms", n_norms * hidden)
+        build.vector("norms", n_norms * config.count(*names.HIDDEN))
     build.layer = None
     if v4 is not None:
         deepseek_v4.head_streams(build, v4)
+
+
+def _attention(
+    build: Builder, family: Family, kind: str, v4: deepseek_v4.Geometry | None
+) -> None:
+    if v4 is not None:
+        deepseek_v4.attention(build, v4)
+        deepseek_v4.streams(build, v4)
+        deepseek_v4.engram(build, v4)
+    elif kind == "mixer":
+        MIXERS[family.mixer](build)
+    elif family.attention == "latent":
+        latent(build)
+    else:
+        grouped(build, family, kind)
 
 
 def _ends(build: Builder, family: Family) -> None:

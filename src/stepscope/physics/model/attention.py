@@ -119,7 +119,9 @@ def latent(build: Builder) -> None:
             flops_per_entry=2 * heads * (2 * rank + rope),
         )
     )
-    if top_k:
+    kinds = config.get("indexer_types")
+    own = not isinstance(kinds, list) or kinds[build.layer] == "full"
+    if top_k and own:
         _indexer(build, q_inputs)
 
 

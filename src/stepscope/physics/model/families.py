@@ -33,6 +33,8 @@ class Family:
         head_bias: Whether the head has a bias.
         layers: Rule for the kinds of layers where ``layer_types`` is absent.
         mixer: What a ``linear`` or ``mamba`` layer is.
+        single: Whether a layer is one block, either a mixer, attention or an MLP.
+        defaults: Fields that published configs leave to the architecture's defaults.
     """
 
     attention: Attention = "grouped"
@@ -53,6 +55,8 @@ class Family:
     head_bias: bool = False
     layers: str = "all-full"
     mixer: str = ""
+    single: bool = False
+    defaults: tuple[tuple[str, int], ...] = ()
 
 
 LLAMA = Family()
@@ -64,6 +68,13 @@ QWEN_NEXT = Family(
 )  # fmt: skip
 MLA = Family(attention="latent", router_bias=True)
 MISTRAL = Family(layers="all-window")
+GEMMA3 = Family(
+    n_norms=4, qk_norm="head", tied=True, layers="pattern",
+    defaults=(
+        ("num_attention_heads", 8), ("num_key_value_heads", 4), ("head_dim", 256),
+        ("vocab_size", 262208), ("max_position_embeddings", 131072),
+    ),
+)  # fmt: skip
 GLM = Family(o_bias="never", router_bias=True, qk_norm="head")
 
 #: model_type -> habits. A type that is not here is refused.
@@ -110,8 +121,8 @@ FAMILIES: dict[str, Family] = {
     "deepseek_v41_text": Family(attention="deepseek-v4", router_bias=True),
     "gemma": Family(tied=True),
     "gemma2": Family(n_norms=4, tied=True, layers="alternate"),
-    "gemma3": Family(n_norms=4, qk_norm="head", tied=True, layers="pattern"),
-    "gemma3_text": Family(n_norms=4, qk_norm="head", tied=True, layers="pattern"),
+    "gemma3": GEMMA3,
+    "gemma3_text": GEMMA3,
     "phi": Family(
         qkv_bias=True, o_bias="always", n_norms=1, norm_bias=True, gated_mlp=False,
         mlp_bias=True, head_bias=True,
@@ -119,7 +130,16 @@ FAMILIES: dict[str, Family] = {
     "phi3": Family(layers="all-window"),
     "phimoe": Family(norm_bias=True, head_bias=True, wide_experts=True),
     "olmo2": Family(qk_norm="full"),
-    "granitemoehybrid": Family(tied=True, layers="layer-types", mixer="mamba2"),
+    "granitemoehybrid": Family(
+        tied=True, layers="layer-types", mixer="mamba2", wide_experts=True
+    ),
+    "nemotron_h": Family(
+        gated_mlp=False, router_bias=True, n_norms=1, layers="override-pattern",
+        mixer="mamba2", single=True,
+    ),
+    "kimi_linear": Family(
+        attention="latent", router_bias=True, layers="kimi-linear", mixer="kda"
+    ),
     "bamba": Family(layers="bamba", mixer="mamba2"),
     "jamba": Family(layers="jamba", mixer="mamba1", wide_experts=True),
 }  # fmt: skip

@@ -53,6 +53,8 @@ def dense(build: Builder, family: Family) -> None:
     config = build.config
     hidden = config.count(*names.HIDDEN)
     width = config.count("intermediate_size_mlp", *names.INTERMEDIATE)
+    if not n_experts(config):  # Granite: what is shared is all there is
+        width = config.count("shared_intermediate_size", default=width)
     _mlp(build, "mlp", hidden, width, gated=family.gated_mlp)
     if family.mlp_bias or config.flag("mlp_bias"):
         build.vector("mlp.bias", width * (1 + family.gated_mlp) + hidden, "tp")
@@ -78,12 +80,13 @@ def sparse(build: Builder, family: Family) -> None:
     build.matrix("mlp.gate", (n, hidden), "replicated", role="plain")
     if family.router_bias or family.expert_bias:
         build.vector("mlp.gate.bias", n)
-    shapes = ((width, hidden), (width, hidden), (hidden, width))
-    bias = 2 * width + hidden if family.expert_bias else 0
+    n_up = 2 if family.gated_mlp else 1
+    shapes = ((width, hidden),) * n_up + ((hidden, width),)
+    bias = n_up * width + hidden if family.expert_bias else 0
     build.experts(n, shapes, bias)
     shared = shared_width(config, family)
     if shared:
-        _mlp(build, "mlp.shared_experts", hidden, shared, gated=True)
+        _mlp(build, "mlp.shared_experts", hidden, shared, gated=family.gated_mlp)
         if family.shared_gate:
             build.matrix(
                 "mlp.shared_expert_gate", (1, hidden), "replicated", role="plain"

@@ -1,4 +1,8 @@
-"""Which kind each layer is: ``full``, ``window``, ``chunk``, ``mixer``."""
+"""Which kind each layer is.
+
+``full``, ``window`` and ``chunk`` are attention, ``mixer`` keeps a state; ``dense`` and
+``sparse`` are layers that are nothing but an MLP.
+"""
 
 from collections.abc import Callable
 
@@ -12,7 +16,7 @@ WORDS: dict[str, str] = {
     "full_attention": "full", "attention": "full", "global_attention": "full",
     "sliding_attention": "window", "local_attention": "window",
     "chunked_attention": "chunk", "linear_attention": "mixer", "mamba": "mixer",
-    "compressed_sparse_attention": "full", "heavily_compressed_attention": "full",
+    "moe": "sparse", "mlp": "dense",
 }  # fmt: skip
 
 
@@ -105,6 +109,25 @@ def _bamba(config: Config, layer: int) -> str:
     return "full" if layer in (config.counts("attn_layer_indices") or ()) else "mixer"
 
 
+def _override(config: Config, layer: int) -> str:
+    pattern = str(config.get("hybrid_override_pattern") or "")
+    letters = {"M": "mixer", "*": "full", "-": "dense", "E": "sparse"}
+    if layer >= len(pattern) or pattern[layer] not in letters:
+        raise RefusedError(
+            f"{config.where}: hybrid_override_pattern",
+            f"{pattern!r}",
+            f"a letter of {', '.join(letters)} for each layer",
+        )
+    return letters[pattern[layer]]
+
+
+def _kimi(config: Config, layer: int) -> str:
+    linear = config.get("linear_attn_config")
+    if not isinstance(linear, dict) or "full_attn_layers" not in linear:
+        raise config.missing(("linear_attn_config.full_attn_layers",))
+    return "full" if layer + 1 in linear["full_attn_layers"] else "mixer"
+
+
 def _listed(config: Config, layer: int) -> str:
     raise config.missing(("layer_types",))
 
@@ -113,5 +136,6 @@ RULES: dict[str, Callable[[Config, int], str]] = {
     "all-full": _full, "all-window": _window, "qwen2-window": _qwen2,
     "alternate": _alternate, "pattern": _pattern, "full-interval": _interval,
     "llama4": _llama4, "attn-type-list": _attn_types, "jamba": _jamba,
-    "bamba": _bamba, "layer-types": _listed,
+    "bamba": _bamba, "layer-types": _listed, "override-pattern": _override,
+    "kimi-linear": _kimi,
 }  # fmt: skip

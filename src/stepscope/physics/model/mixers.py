@@ -100,8 +100,34 @@ def _lightning(build: Builder) -> None:
     _state(build, 0, heads * width * width, n_heads=heads)
 
 
+def _kda(build: Builder) -> None:
+    # Kimi delta attention: a decay for each channel, low-rank gates.
+    config = build.config
+    hidden = config.count(*names.HIDDEN)
+    linear = config.get("linear_attn_config") or {}
+    try:
+        heads, width = int(linear["num_heads"]), int(linear["head_dim"])
+        kernel = int(linear.get("short_conv_kernel_size", 4))
+    except (KeyError, TypeError, ValueError) as error:
+        raise config.missing(
+            ("linear_attn_config.num_heads", "linear_attn_config.head_dim")
+        ) from error
+    inner = heads * width
+    for name in ("q_proj", "k_proj", "v_proj"):
+        build.matrix(f"self_attn.{name}", (inner, hidden))
+    build.vector("self_attn.conv1d", 3 * inner * kernel, "tp")
+    for name in ("f", "g"):
+        build.matrix(f"self_attn.{name}_a_proj", (width, hidden), "replicated")
+        build.matrix(f"self_attn.{name}_b_proj", (inner, width))
+    build.matrix("self_attn.b_proj", (heads, hidden))
+    build.vector("self_attn.dt_bias_A_log", inner + heads, "tp")
+    build.vector("self_attn.o_norm", width)
+    build.matrix("self_attn.o_proj", (hidden, inner))
+    _state(build, 3 * inner * (kernel - 1), inner * width, n_heads=heads)
+
+
 #: ``Family.mixer`` -> what adds it to the current layer.
 MIXERS: dict[str, Callable[[Builder], None]] = {
     "gated-delta": _gated_delta, "mamba2": _mamba2, "mamba1": _mamba1,
-    "lightning": _lightning,
+    "lightning": _lightning, "kda": _kda,
 }  # fmt: skip
