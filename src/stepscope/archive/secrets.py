@@ -13,8 +13,8 @@ _WORDS = (
     r"(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|passw(?:or)?d|credentials?"
     r"|authorization|cookie|passphrase)"
 )
-#: A name that ends in ``_env`` or ``file`` says where the secret is, not what it is.
-_NAME = rf"[\w.-]*(?:{_WORDS}[\w.-]*?(?<!_env)(?<!file)|(?<![A-Za-z])token)"
+#: A name that ends in ``_env``, ``-env`` or ``file`` says where the secret is, not what it is.
+_NAME = rf"[\w.-]*(?:{_WORDS}[\w.-]*?(?<![_-]env)(?<!file)|(?<![A-Za-z])token)"
 _NAMED = re.compile(_NAME, re.IGNORECASE)
 _ASSIGNED = re.compile(
     rf"""(["']?(?<![\w.-]){_NAME}["']?\s*[:=]\s*)("(?:[^"\\\n]|\\.)*"|'[^'\n]*')""",
