@@ -13,7 +13,7 @@ _WORDS = (
     r"(?:api[_-]?key|access[_-]?key|private[_-]?key|secret|passw(?:or)?d|credentials?"
     r"|authorization|cookie|passphrase)"
 )
-#: A name that ends in ``_env``, ``-env`` or ``file`` says where the secret is, not what it is.
+#: A name that ends in ``_env`` or ``file`` says where the secret is, not what.
 _NAME = rf"[\w.-]*(?:{_WORDS}[\w.-]*?(?<![_-]env)(?<!file)|(?<![A-Za-z])token)"
 _NAMED = re.compile(_NAME, re.IGNORECASE)
 _ASSIGNED = re.compile(
