@@ -1,9 +1,9 @@
 """``stepscope log``: what a server log says, verdict first."""
 
-import gzip
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import click
 import msgspec
@@ -66,7 +66,7 @@ def read_log(file: Path, engine: str | None = None) -> ServerLog:
     try:
         for piece in _pieces(file):
             reader.feed(piece)
-    except (OSError, EOFError, zlib.error) as error:
+    except (OSError, zlib.error) as error:
         raise ArchiveError(
             str(file), f"cannot be read ({error})", "a log or a whole gzip file"
         ) from error
@@ -81,9 +81,19 @@ def _pieces(file: Path) -> Iterator[bytes]:
             while piece := raw.read(_PIECE):
                 yield piece
             return
-        with gzip.open(raw) as unpacked:
-            while piece := unpacked.read(_PIECE):
-                yield piece
+        yield from _unpacked(raw)
+
+
+def _unpacked(raw: BinaryIO) -> Iterator[bytes]:
+    """Unpack gzip members; a file that was cut gives all that lies before the cut."""
+    unpacker = zlib.decompressobj(wbits=31)
+    while packed := raw.read(_PIECE >> 4):
+        while packed:
+            yield unpacker.decompress(packed, _PIECE)
+            packed = unpacker.unconsumed_tail
+            if unpacker.eof:
+                packed = unpacker.unused_data.lstrip(b"\0")
+                unpacker = zlib.decompressobj(wbits=31)
 
 
 def print_log(console: Console, document: LogDocument) -> None:

@@ -25,7 +25,7 @@ from stepscope.parse.log.samples import (
 )
 from stepscope.parse.log.sglang import SGLANG_RULES
 from stepscope.parse.log.state import Here, State
-from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar
+from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar, ready
 from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
 from stepscope.parse.log.vllm_memory import MEMORY_RULES
 from stepscope.run.serverlog import ServerLog
@@ -88,11 +88,27 @@ class LogReader:
             number += 1
             if b" HTTP/1." in raw and b'"' in raw and b"rror" not in raw:
                 requests += 1
+                if self._state.ready_line is None and b'" 200' in raw:
+                    self._serving(number, raw)
             elif raw and not (b" I slot " in raw and b" time =" not in raw):
                 self._n_lines = number
                 self._raw(raw)
         self._n_lines = number
         self._state.n_requests += requests
+
+    def _serving(self, number: int, raw: bytes) -> None:
+        """A request was answered, so the server is up, whatever else was printed.
+
+        SGLang answers requests of its own before it says that it is ready.
+        """
+        if self._state.engine == "sglang" or b"GET /health" in raw:
+            return
+        self._n_lines = number
+        frame = self._frames.read(raw.decode("utf-8", "replace"))
+        if frame.engine == "sglang":
+            return
+        self._state.stamp(frame)
+        ready(self._state, Here(number, frame))
 
     def close(self) -> ServerLog:
         """Return the record; the reader is spent afterwards."""
@@ -130,12 +146,12 @@ class LogReader:
     def _dull(self, raw: bytes) -> bool:
         """Turn away a line that means nothing: any while serving, bare ones before."""
         found = framed(raw)
-        ready = self._state.ready_line is not None
+        serving = self._state.ready_line is not None
         if found is None:
             if self._failures.busy(self._n_lines) or not dull_bare(raw):
                 return False
-            return ready or b"|" not in raw or b"%" not in raw
-        if not ready:
+            return serving or b"|" not in raw or b"%" not in raw
+        if not serving:
             return False
         stamp, word = found
         if not dull_word(word, raw):
@@ -228,6 +244,8 @@ class LogReader:
         start = text[:32]
         if "throughput" in text and ("Avg prompt throughput" in text):
             engine_stats(self._state, here)
+            if self._state.ready_line is None:
+                ready(self._state, here)  # Only a serving engine prints these.
         elif start.startswith(("Prefill batch", "Decode batch")):
             sglang_batch(self._state, here)
         elif start.startswith("SpecDecoding metrics"):

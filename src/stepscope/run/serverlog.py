@@ -200,6 +200,7 @@ class BootState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         first_at_s: First dated line on the log's clock.
         last_at_s: Last dated line.
         last_progress_at_s: Last dated line that moved the start-up forward.
+        last_progress_line: The last line that did.
         n_stall_hints: "No available shared memory broadcast block" lines since then.
         shards_loaded: Checkpoint shards of the last load bar.
         shards_total: Its total.
@@ -222,6 +223,7 @@ class BootState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     first_at_s: float | None = None
     last_at_s: float | None = None
     last_progress_at_s: float | None = None
+    last_progress_line: int | None = None
     n_stall_hints: int = 0
     shards_loaded: int | None = None
     shards_total: int | None = None

@@ -89,19 +89,29 @@ _DIRECT = {
     "model-not-found": "model-not-found",
     "bad-argument": "bad-argument",
     "kernel-oom-kill": "host-oom-kill",
+    "host-oom": "host-oom-kill",
+    "collective-timeout": "hang",
 }
 
 
 def cause_of(failure: Failure, log: ServerLog) -> str:
     """Return the cause code of a root failure; ``unknown`` where it is not clear."""
     if failure.signature == "gpu-oom":
-        return _oom(failure, log)
+        return "unknown" if pins_host_memory(failure) else _oom(failure, log)
     if failure.signature == "unsupported-arch":
         return _architecture(failure, log)
     if failure.signature == "nccl-system-error":
         shm = any(f.signature == "shm-exhausted" for f in log.failures)
         return "shm-exhausted" if shm else "nccl-system-error"
     return _DIRECT.get(failure.signature, "unknown")
+
+
+def pins_host_memory(failure: Failure) -> bool:
+    """CUDA says "out of memory" also when it can not pin memory of the host."""
+    if "asked_gib" in failure.numbers:
+        return False
+    words = ("pin_memory", "cudaHost", "host_register", "engram.")
+    return any(word in frame for word in words for frame in failure.frames)
 
 
 def _oom(failure: Failure, log: ServerLog) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Callable
 
 from stepscope.analysis.boot.advice import Advice
 from stepscope.analysis.boot.cache import no_kv_advice, small_kv_advice
-from stepscope.analysis.boot.causes import cause_of
-from stepscope.analysis.boot.host import silent_cause, waiting
+from stepscope.analysis.boot.causes import cause_of, pins_host_memory
+from stepscope.analysis.boot.host import ray_advice, silent_cause, waiting
 from stepscope.analysis.boot.oom import oom_advice
 from stepscope.analysis.boot.root import Root, find_root
 from stepscope.analysis.boot.setup import ADVICE as SETUP
@@ -50,6 +50,14 @@ def diagnose(log: ServerLog, *, exit_code: int | None = None) -> BootVerdict:
         return _without_words(root, log)
     if cause.startswith("gpu-oom"):
         advice = oom_advice(cause, failure, log)
+    elif cause == "host-oom-kill":
+        advice = ray_advice(log)
+    elif cause == "hang":
+        advice = Advice(
+            why="A collective or a step did not finish in time: a process waits for"
+            f" another that does not come. {failure.text[:200]}",
+            wrong=["A slow GPU: the limit is minutes, a step takes milliseconds."],
+        )
     elif cause in _ADVICE:
         advice = _ADVICE[cause](failure, log)
     else:
@@ -86,7 +94,7 @@ def _no_failure(log: ServerLog) -> BootVerdict:
     return BootVerdict(
         outcome="failed" if cause is not None else "unfinished",
         cause=cause,
-        root_line=boot.stage_line if cause is not None else None,
+        root_line=boot.last_progress_line if cause is not None else None,
         why=why,
         wrong_readings=tuple(wrong),
     )
@@ -119,7 +127,7 @@ def _unknown(failure: Failure) -> Advice:
     )
     if failure.frames:
         advice.why += f" It was raised in {failure.frames[-1]}."
-    if failure.signature == "host-alloc":
+    if failure.signature == "host-alloc" or pins_host_memory(failure):
         size = failure.numbers.get("buffer_gib", failure.numbers.get("asked_gib"))
         advice.why = "Host memory could not be allocated"
         advice.why += f" ({size:.2f} GiB)" if size is not None else ""

@@ -18,7 +18,9 @@ _SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SI
 def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     """Name the cause of a death that no traceback explains, or say that none is."""
     stage = log.boot.stage
-    loading = stage in (None, "spawn", "load_weights")
+    loading = stage == "load_weights" or (
+        stage in (None, "spawn") and root.exit_code == -9
+    )
     loaded = log.boot.shards_total is not None and (
         log.boot.shards_loaded == log.boot.shards_total
     )
@@ -41,6 +43,19 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     ):
         return "host-oom-kill", _killed(root, log, certain=False)
     return "unknown", _unexplained(root, log)
+
+
+def ray_advice(log: ServerLog) -> Advice:
+    """Ray ended a worker because the node's memory ran short."""
+    root = Root(None, silent=True, fatal_line=None, kernel=None, exit_code=None,
+                exit_line=None)  # fmt: skip
+    advice = Advice(
+        why="Ray killed a worker because the node ran low on host memory; the class is"
+        " called OutOfMemoryError, but no GPU is meant."
+    )
+    _host_fixes(root, log, advice, certain=True)
+    advice.wrong.append("GPU memory ran out: Ray's error is about the host.")
+    return advice
 
 
 def _killed(root: Root, log: ServerLog, *, certain: bool) -> Advice:
@@ -207,11 +222,12 @@ def waiting(log: ServerLog) -> tuple[str | None, str, list[str]]:
             " that a process is hanging.",
             ["It is only slow: slow work prints progress in between."],
         )
-    if boot.n_stall_hints:
+    hints = log.event_counts.get("stall-hint", 0)
+    if hints:
         wrong.append(
             '"No available shared memory broadcast block" is an error: it says that a'
-            f" worker has been busy for a minute ({boot.n_stall_hints} times by now),"
-            " which loading and compiling are."
+            f" worker has been busy for a minute ({hints} times by now), which loading"
+            " and compiling are."
         )
     why = "The log ends"
     why += " in mid-line" if boot.truncated and log.n_lines else ""

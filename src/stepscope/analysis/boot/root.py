@@ -74,7 +74,7 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
         relevant = _near(relevant, fatal or exited)
     candidates = [f for f in relevant if f.signature not in _NOT_ROOTS]
     candidates = [f for f in candidates if not (f.survived and _may_survive(f))]
-    first = _compiler(_first(candidates), candidates)
+    first = _detail(_compiler(_first(candidates), candidates), candidates)
     if first is not None:
         return Root(first, silent=False, fatal_line=fatal, kernel=kernel,
                     exit_code=code, exit_line=exited)  # fmt: skip
@@ -102,6 +102,18 @@ def _first(candidates: list[Failure]) -> Failure | None:
     )
 
 
+def _detail(first: Failure | None, candidates: list[Failure]) -> Failure | None:
+    """A validation error's first line says nothing; what was refused follows it."""
+    if first is None or "validation error" not in first.text:
+        return first
+    inner = (
+        f
+        for f in candidates
+        if first.line < f.line <= first.line + 6 and f.process == first.process
+    )
+    return next(inner, first)
+
+
 def _compiler(first: Failure | None, candidates: list[Failure]) -> Failure | None:
     """A failed build wraps the compiler's own line, which follows it."""
     if first is None or "Ninja build failed" not in first.text:
@@ -127,12 +139,14 @@ def _may_survive(failure: Failure) -> bool:
         "bad-argument",
         "port-in-use",
         "unbalanced-memory",
+        "collective-timeout",
     )
 
 
 def _is_fatal(failure: Failure, *, serving: bool) -> bool:
     if failure.signature == "kernel-oom-kill":
-        return _ours(failure)
+        # A counter without a name may have counted something else, or an earlier start.
+        return _ours(failure) and (not serving or "name" in failure.names)
     if not serving:
         return failure.signature == "wrapper"
     return failure.signature in ("wrapper", "killed") and any(

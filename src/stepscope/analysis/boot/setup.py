@@ -16,7 +16,18 @@ _DISTRIBUTIONS = {
 
 
 def _package(failure: Failure, log: ServerLog) -> Advice:
-    name = failure.names.get("package") or failure.names.get("library")
+    library = failure.names.get("library")
+    if library is not None:
+        advice = Advice(why=f"A shared library is missing: {failure.text[:200]}")
+        advice.fix(
+            "LD_LIBRARY_PATH",
+            "set",
+            f"the folder that holds {library}",
+            "or install the driver or toolkit that it belongs to",
+            "medium",
+        )
+        return advice
+    name = failure.names.get("package")
     name = _DISTRIBUTIONS.get(name or "", name)
     advice = Advice(why=f"A Python package is missing: {failure.text[:200]}")
     advice.fix(
@@ -173,6 +184,11 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
 
 def _port(failure: Failure, log: ServerLog) -> Advice:
     port = failure.numbers.get("port") or number(log, "port")
+    if "server socket has failed" in failure.text or "TCPStore" in failure.text:
+        name = "--nccl-port" if log.engine == "sglang" else "--master-port"
+        advice = Advice(why=f"The ranks' own port is taken: {failure.text[:200]}")
+        advice.fix(name, "set", None, "another port, or end the earlier server")
+        return advice
     shown = f" {int(port)}" if port else ""
     advice = Advice(why=f"Another process listens on the port{shown}.")
     advice.fix(

@@ -131,6 +131,7 @@ def _boot(state: State, n_boots: int, truncated: bool) -> BootState:
         first_at_s=state.first_at_s,
         last_at_s=state.last_at_s,
         last_progress_at_s=state.last_progress_at_s,
+        last_progress_line=state.last_progress_line or None,
         n_stall_hints=state.n_stall_hints,
         shards_loaded=shards[0],
         shards_total=shards[1],

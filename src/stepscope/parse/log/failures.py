@@ -53,6 +53,8 @@ _STRONG = frozenset(
         "ready-timeout",
         "toolchain",
         "nccl-system-error",
+        "collective-timeout",
+        "host-oom",
         "illegal-access",
         "bad-argument",
         "model-not-found",
@@ -250,7 +252,7 @@ def classify(text: str, exception: str | None) -> tuple[str, re.Match[str] | Non
     """Return the signature of a text and the match that found it."""
     if WRAPPER.search(text):
         killed = SIGNATURES[-1][1].search(text)
-        if killed is not None and killed.groupdict().get("n_exit_code") is not None:
+        if killed is not None and (killed["n_exit_code"] or killed["n_exit_code2"]):
             return "killed", killed
         for name, pattern in SIGNATURES[:-1]:
             hit = pattern.search(text) if "not enough GPU memory" in text else None

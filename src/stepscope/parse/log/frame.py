@@ -30,6 +30,8 @@ _CONTAINER = re.compile(
     r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "  # journal
     r")"
 )
+#: What torch's exception hook puts before every line.
+_RANK = re.compile(r"\[rank\d+\]: ?")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
 _DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
@@ -65,6 +67,8 @@ class FrameReader:
         """Split ``text``, one line without its line feed, into frame and message."""
         if "\x1b" in text or "[1;" in text or "[0;" in text:
             text = _ANSI.sub("", text)
+        if text.startswith("[rank"):
+            text = _RANK.sub("", text, count=1)
         frame = self._engine_frame(text)
         if frame is not None:
             return frame

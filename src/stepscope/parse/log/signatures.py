@@ -88,6 +88,11 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             _I,
         ),
         (
+            "host-oom",
+            r"ray\.exceptions\.OutOfMemoryError|node running low on memory",
+            0,
+        ),
+        (
             "gpu-oom",
             r"(?:CUDA|HIP|XPU) out of memory|CUDA error: out of memory|"
             r"Triton Error \[(?:CUDA|HIP)\]: out of memory|"
@@ -210,6 +215,13 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             0,
         ),
         (
+            "collective-timeout",
+            r"[Ww]atchdog (?:caught collective operation )?timeout|"
+            r"RPC call to \w+ timed out|execute_model timed out|"
+            r"Timed out after \d+ ?(?:s|ms) waiting for operation to complete",
+            0,
+        ),
+        (
             "illegal-access",
             r"illegal memory access|device-side assert triggered|"
             r"misaligned address|unspecified launch failure|"
@@ -222,6 +234,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"(?P<n_exit_code>-?\d+)\)?|"
             r"died with (?P<signal>SIG\w+)|"
             r"(?:received|by) signal (?P<n_signal>\d+)\b|"
+            r"Failed core proc\(s\): \{[^}]*: (?P<n_exit_code2>-\d+)|"
             r"^(?P<bare>Killed|Segmentation fault|Aborted)\b.*$|"
             r"(?P<segfault>SIGSEGV|SIGBUS|Segmentation fault)",
             0,
@@ -270,7 +283,9 @@ MEMORY_EVENTS = re.compile(r"^(?:memory\.events:? ?)?oom_kill:? (?P<n_kills>\d+)
 
 OOM_NUMBERS = {
     "asked_gib": re.compile(r"Tried to allocate ([\d.]+) (KiB|MiB|GiB|TiB|bytes)"),
-    "total_gib": re.compile(r"total capacity of ([\d.]+) (MiB|GiB|TiB)"),
+    "total_gib": re.compile(
+        r"total capacity of ([\d.]+) (MiB|GiB|TiB)|; ([\d.]+) (MiB|GiB) total capacity"
+    ),
     "free_gib": re.compile(
         r"of which ([\d.]+) (bytes|KiB|MiB|GiB)\s+(?:is|are) free|"
         r"; ([\d.]+) (MiB|GiB) free"
