@@ -248,3 +248,23 @@ def test_samples_of_two_starts_are_one_series(tmp_path: Path) -> None:
     samples = open_run(path).samples
     assert [s.at_ns for s in samples.gpu] == [1, 1]
     assert len(samples.metrics) == len(samples.process) == 2
+
+
+def test_a_finished_cell_that_begins_anew_keeps_only_its_new_requests(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "r"
+    writer = RunWriter.create(path, writing.RUN)
+    writing.write_cell(writer, "a-warm0", 4)
+    kept = writing.write_cell(writer, "a-c1-r0", 3)
+    writer.close(complete=False)
+
+    again = RunWriter.reopen(path)
+    (again.cell_dir("a-c1-r0") / "probe.raw").write_bytes(b"x")
+    fresh = writing.write_cell(again, "a-warm0", 6)
+    again.close(complete=True)
+    run = open_run(path)
+    assert [cell.requests for cell in run.cells] == [fresh, kept]
+    assert [p.name for p in (path / "set-aside").iterdir()] == [
+        "a-warm0-requests.parquet.0"
+    ]

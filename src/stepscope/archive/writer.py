@@ -62,7 +62,8 @@ class RunWriter:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._given: set[str] = set()
-        self._interrupted = _cells_on_disk(path) - self.finished_cells()
+        self._finished = self.finished_cells()
+        self._interrupted = _cells_on_disk(path) - self._finished
         folder = path / SAMPLES
         folder.mkdir(exist_ok=True)
         segment = max(segments(path), default=-1) + 1
@@ -166,10 +167,15 @@ class RunWriter:
     def put_cell(self, cell: Cell) -> None:
         """Record a cell without its requests; of several with one name the last counts.
 
-        Put it before the first request is sent, and again when it has ended. Metrics
-        whose body lies in the cell's folder keep only their instant here.
+        Put it as ``interrupted`` before the first request is sent, and again when it
+        has ended. Metrics whose body lies in the cell's folder keep only their instant
+        here. After ``reopen`` a finished cell that begins anew (a warm-up) has its old
+        requests moved to ``set-aside``.
         """
         folder = self._folder(CELLS, cell.name)
+        if cell.status == "interrupted" and cell.name in self._finished:
+            self._finished.discard(cell.name)
+            self._set_aside(folder / REQUESTS)
         self._put(
             Entry(
                 cell=msgspec.structs.replace(
@@ -245,8 +251,9 @@ class RunWriter:
     def _set_aside(self, path: Path) -> None:
         folder = self.path / SET_ASIDE
         folder.mkdir(exist_ok=True)
-        number = sum(1 for old in folder.glob(f"{path.name}.*"))
-        path.rename(folder / f"{path.name}.{number}")
+        name = path.relative_to(self.path / CELLS).as_posix().replace("/", "-")
+        number = sum(old.name.startswith(f"{name}.") for old in folder.iterdir())
+        path.rename(folder / f"{name}.{number}")
 
 
 def _cells_on_disk(path: Path) -> set[str]:
