@@ -56,7 +56,8 @@ def read_files(paths: Iterable[Path], root: Path) -> Foreign:
             if (result.backend or "").startswith("sglang"):
                 engine = "sglang"
     name = files[0].name if len(files) == 1 else root.resolve().name
-    return _foreign(name, root, files, _repeated(cells), findings, engine, model)
+    head = _head(name, engine, model)
+    return _foreign(head, root, files, _repeated(cells), findings)
 
 
 def read_sweep(folder: Path) -> Foreign:
@@ -86,10 +87,8 @@ def read_sweep(folder: Path) -> Foreign:
             if result is not None:
                 findings += result_findings(cell.name, result)
                 model = model or result.model
-    name = folder.resolve().name
-    foreign = _foreign(
-        name, folder, dict.fromkeys(used), _repeated(cells), findings, "vllm", model
-    )
+    head = _head(folder.resolve().name, "vllm", model)
+    foreign = _foreign(head, folder, dict.fromkeys(used), _repeated(cells), findings)
     return _with_failed_launches(foreign, failures)
 
 
@@ -191,31 +190,28 @@ def _repeated(cells: list[Cell]) -> tuple[Cell, ...]:
 
 
 def _foreign(
-    name: str,
+    head: Run,
     root: Path,
     files: Iterable[Path],
     cells: tuple[Cell, ...],
     findings: list[Finding],
-    engine: str,
-    model: str | None,
 ) -> Foreign:
+    """Return ``head`` with its cells, and a launch for each configuration."""
     configurations = dict.fromkeys(cell.configuration for cell in cells)
-    return Foreign(
-        run=Run(
-            id=name,
-            engine=engine,
-            model=model,
-            timeline=Timeline(kind="monotonic"),
-            launches=tuple(
-                Launch(name=f"{name}-l0", configuration=name, ready=True)
-                for name in configurations
-            ),
-            cells=cells,
-            findings=tuple(findings),
+    run = msgspec.structs.replace(
+        head,
+        launches=tuple(
+            Launch(name=f"{name}-l0", configuration=name, ready=True)
+            for name in configurations
         ),
-        root=root,
-        files=tuple(files),
+        cells=cells,
+        findings=tuple(findings),
     )
+    return Foreign(run=run, root=root, files=tuple(files))
+
+
+def _head(name: str, engine: str, model: str | None) -> Run:
+    return Run(id=name, engine=engine, model=model, timeline=Timeline(kind="monotonic"))
 
 
 def _with_failed_launches(foreign: Foreign, failures: dict[str, str]) -> Foreign:
