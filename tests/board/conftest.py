@@ -158,5 +158,3 @@ class Bench:
 @pytest.fixture
 def bench() -> Bench:
     return Bench()
-
-

@@ -28,11 +28,18 @@ MS = 1_000_000
 
 def _stats(mean: float) -> Stats:
     return Stats(
-        mean=mean, median=mean * 0.98, p90=mean * 1.1, p99=mean * 1.2, max=mean * 1.3, n=64
+        mean=mean,
+        median=mean * 0.98,
+        p90=mean * 1.1,
+        p99=mean * 1.2,
+        max=mean * 1.3,
+        n=64,
     )
 
 
-def _result(name: str, concurrency: int, tpot: float, repeat: int, **over: Any) -> CellResult:
+def _result(
+    name: str, concurrency: int, tpot: float, repeat: int, **over: Any
+) -> CellResult:
     rate = 900 * concurrency / tpot
     fields: dict[str, Any] = {
         "name": name,
@@ -113,9 +120,11 @@ def _cell(name: str, concurrency: int, tpot: float, repeat: int, start_ns: int) 
         configuration="baseline",
         launch="baseline-l0",
         workload=Workload(
-            concurrency=concurrency, n_prompts=4 * concurrency, input_tokens=100,
+            concurrency=concurrency,
+            n_prompts=4 * concurrency,
+            input_tokens=100,
             output_tokens=100,
-        ),  # fmt: skip
+        ),
         repeat=repeat,
         requests=requests,
         started_at_ns=start_ns,
@@ -152,7 +161,9 @@ def _samples(end_ns: int) -> Samples:
             for at in ats
         ),
         process=tuple(
-            ProcessSample(at_ns=at, pid=pid, role=role, name=role, cpu_ns=int(at * share))
+            ProcessSample(
+                at_ns=at, pid=pid, role=role, name=role, cpu_ns=int(at * share)
+            )
             for at in ats
             for pid, role, share in ((1, "api-server", 0.5), (2, "engine-core", 1.0))
         ),
@@ -205,7 +216,10 @@ def small_run(**over: Any) -> Run:
 def small_analysis(**over: Any) -> Analysis:
     results = [_result(*point) for point in POINTS]
     results[-1] = _result(
-        *POINTS[-1], valid=False, void_reasons=("client-bound",), client_tpot_error_pct=9.0
+        *POINTS[-1],
+        valid=False,
+        void_reasons=("client-bound",),
+        client_tpot_error_pct=9.0,
     )
     c64 = [r for r in results if r.concurrency == 64]
     fields: dict[str, Any] = {

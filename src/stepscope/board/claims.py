@@ -1,18 +1,32 @@
 """Numbers as people say them, for the board's sentences."""
 
-from stepscope.analysis.records import CellResult
+from stepscope.analysis.records import Analysis, CellResult, RepeatGroup
 
 
 def number(value: float) -> str:
-    """Return a number to three significant digits, thousands apart: 11,200; 6.31."""
+    """Return a number to three significant digits, thousands apart: 11,200; 6.30."""
     if value == 0:
         return "0"
     if abs(value) >= 1000:
         digits = len(str(int(abs(value))))
         return f"{round(value, 3 - digits):,.0f}"
-    if abs(value) >= 100:
+    if abs(value) >= 99.95:
         return f"{value:.0f}"
-    return f"{value:.3g}"
+    return f"{value:#.3g}"
+
+
+def repeats(cell: CellResult, analysis: Analysis, metric: str) -> RepeatGroup | None:
+    """Return the repeats that a cell belongs to; None where they give no interval."""
+    return next(
+        (
+            group
+            for group in analysis.groups
+            if group.metric == metric
+            and cell.name in group.cells
+            and group.ci95 is not None
+        ),
+        None,
+    )
 
 
 def at(cell: CellResult) -> str:

@@ -54,7 +54,18 @@ def _points(rule: Hypothesis, own: Sequence[CellView]) -> tuple[Point, ...]:
         assert view.result is not None
         by_concurrency.setdefault(view.result.concurrency, []).append(view)
     ordered = sorted(by_concurrency, key=lambda c: (c is None, c or 0))
-    return tuple(Point(c, _point(rule, by_concurrency[c])) for c in ordered)
+    return tuple(
+        Point(
+            concurrency=c,
+            verdict=_point(rule, by_concurrency[c]),
+            void=_all_void(by_concurrency[c]),
+        )
+        for c in ordered
+    )
+
+
+def _all_void(cells: Sequence[CellView]) -> bool:
+    return not any(v.result is not None and v.result.valid for v in cells)
 
 
 def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
@@ -77,7 +88,7 @@ def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
     return Verdict(
         status="untestable",
         would_decide=f"Every cell here is void ({', '.join(reasons) or 'no reason'}):"
-        f" remove that and repeat it (stepscope run). {told.would_decide}",
+        " remove that and repeat it (stepscope run).",
     )
 
 

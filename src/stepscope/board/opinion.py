@@ -33,7 +33,8 @@ class Opinion:
         evidence: What was measured and what it can not see.
         share_pct: Share of the step, percent; a lower bound when it supports, an
             upper bound when it rules out.
-        headline: For ``supported``: what may be said of it in one clause.
+        headline: For ``supported``: what may be said of it in one clause, without
+            numbers: the share and the scope are told beside it.
     """
 
     status: Status
@@ -124,7 +125,7 @@ def weigh(opinions: Sequence[Opinion], would_decide: str) -> Verdict:
             share_pct=next(
                 (o.share_pct for o in deciding if o.share_pct is not None), None
             ),
-            headlines=tuple(dict.fromkeys(o.headline for o in deciding if o.headline)),
+            headlines=tuple(o.headline for o in deciding if o.headline)[:1],
         )
     if statuses:
         return Verdict(

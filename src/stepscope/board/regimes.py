@@ -9,18 +9,29 @@ from stepscope.board.records import BoardEntry, Evidence, Scope
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A verdict at one concurrency; None for an open loop or no cell at all."""
+    """A verdict at one concurrency.
+
+    Attributes:
+        concurrency: None for an open loop or no cell at all.
+        verdict: What holds there.
+        void: True when every cell there is void.
+    """
 
     concurrency: int | None
     verdict: Verdict
+    void: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Regime:
-    """A board entry with the clauses that may be said of it."""
+    """A board entry with the clauses that may be said of it.
+
+    ``void`` marks what was not judged because every cell there is void.
+    """
 
     entry: BoardEntry
     headlines: tuple[str, ...]
+    void: bool = False
 
 
 def regimes(
@@ -38,13 +49,18 @@ def regimes(
     """
     runs: list[list[Point]] = []
     for point in points:
-        same = runs and runs[-1][-1].verdict.status == point.verdict.status
+        same = runs and _kind(runs[-1][-1]) == _kind(point)
         open_loop = point.concurrency is None
         if same and not open_loop and runs[-1][-1].concurrency is not None:
             runs[-1].append(point)
         else:
             runs.append([point])
     return tuple(_regime(hypothesis, configuration, run) for run in runs)
+
+
+def _kind(point: Point) -> tuple[str, bool]:
+    """Points that could not be judged for being void are apart from the others."""
+    return point.verdict.status, point.void and point.verdict.status == "untestable"
 
 
 def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime:
@@ -68,7 +84,7 @@ def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime
         would_decide=" ".join(decide) or None,
     )
     heads = tuple(dict.fromkeys(h for v in verdicts for h in v.headlines))
-    return Regime(entry, heads)
+    return Regime(entry, heads, _kind(run[0])[1])
 
 
 def _extremes(evidence: Sequence[Evidence]) -> tuple[Evidence, ...]:

@@ -10,7 +10,7 @@ from stepscope.analysis.records import (
     RepeatGroup,
     StepModel,
 )
-from stepscope.board.claims import at, number
+from stepscope.board.claims import at, number, repeats
 from stepscope.board.records import NotSolid
 from stepscope.findings import Finding
 from stepscope.run.run import Run
@@ -42,6 +42,8 @@ TELEMETRY_SETTLES: dict[str, str] = {
     "telemetry-too-sparse": "Sample more often, or measure for longer.",
 }
 _LARGE_RATIO = 2.0
+#: An interval this wide, percent to either side, supports no number.
+_WIDE_PCT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,70 +138,83 @@ def _cell_claims(
 
 
 def _holes(
-    cell: CellResult, findings: Sequence[Finding], codes: Sequence[str]
+    cell: CellResult,
+    findings: Sequence[Finding],
+    codes: Sequence[str],
+    group: RepeatGroup | None = None,
 ) -> list[tuple[str, str]]:
+    names = (cell.name,) if group is None else group.cells
     told = {**SETTLES, **TELEMETRY_SETTLES}
     return [
         (f"{f.code}: {f.message.rstrip('.')}", told[f.code])
         for f in findings
         if f.code in codes
-        and (f.cell == cell.name or (f.cell is None and f.launch == cell.launch))
+        and (f.cell in names or (f.cell is None and f.launch == cell.launch))
     ]
 
 
 def _repeats(
     cell: CellResult, analysis: Analysis, metric: str
 ) -> tuple[RepeatGroup | None, list[tuple[str, str]]]:
-    group = next(
-        (g for g in analysis.groups if g.metric == metric and cell.name in g.cells),
-        None,
-    )
-    if group is not None and group.ci95 is not None:
+    group = repeats(cell, analysis, metric)
+    if group is not None:
         return group, []
     hole = ("one run, so it has no interval", f"Repeat it three times {_where(cell)}.")
-    return None, [hole]
+    # Repeats that agree show a settled server; a single run does not.
+    unknown = [
+        (f"{f.code}: {f.message.rstrip('.')}", "Warm up for six blocks or more.")
+        for f in analysis.findings
+        if f.code == "warmup-unknown" and f.launch in (None, cell.launch)
+    ]
+    return None, [hole, *unknown]
 
 
 def _where(cell: CellResult) -> str:
     return f"at {at(cell)} (repeats in the recipe, stepscope run)"
 
 
-def _interval(group: RepeatGroup | None) -> str:
+def _interval(group: RepeatGroup | None, analysis: Analysis) -> str:
     assert group is not None
     assert group.ci95 is not None
     low, high = group.ci95
-    return (
-        f"{len(group.values)} repeats, mean {number(group.mean)}, 95 % interval"
-        f" {number(low)} to {number(high)}"
+    text = (
+        f"mean of {len(group.values)} repeats, 95 % interval {number(low)} to"
+        f" {number(high)}"
     )
+    left_out = [
+        cell.name
+        for cell in measured(analysis)
+        if (cell.configuration, cell.session, cell.concurrency)
+        == (group.configuration, group.session, group.concurrency)
+        and cell.name not in group.cells
+    ]
+    return text + (f" ({', '.join(left_out)} left out)" if left_out else "")
 
 
 def _throughput(
     cell: CellResult, analysis: Analysis, findings: Sequence[Finding]
 ) -> _Claim:
-    text = (
-        f"{cell.configuration}: {number(cell.output_tokens_per_s or 0)} output tokens/s"
-        f" at {at(cell)} ({cell.name})"
-    )
     group, holes = _repeats(cell, analysis, "output_tokens_per_s")
-    holes += _holes(cell, findings, tuple(SETTLES))
-    return _Claim(text, tuple(holes), "" if holes else _interval(group))
+    value = group.mean if group is not None else cell.output_tokens_per_s or 0
+    text = f"{cell.configuration}: {number(value)} output tokens/s at {at(cell)}"
+    text += "" if group is not None else f" ({cell.name})"
+    holes += _holes(cell, findings, tuple(SETTLES), group)
+    return _Claim(text, tuple(holes), "" if holes else _interval(group, analysis))
 
 
 def _tpot(cell: CellResult, analysis: Analysis, findings: Sequence[Finding]) -> _Claim:
-    text = (
-        f"{cell.configuration}: TPOT {number(cell.tpot_ms.mean or 0)} ms at {at(cell)}"
-        f" ({cell.name})"
-    )
     group, holes = _repeats(cell, analysis, "tpot_ms")
+    value = group.mean if group is not None else cell.tpot_ms.mean or 0
+    text = f"{cell.configuration}: TPOT {number(value)} ms at {at(cell)}"
+    text += "" if group is not None else f" ({cell.name})"
     # TPOT is averaged per request: partial waves move it little, TTFT not at all.
     codes = [
         c
         for c in SETTLES
         if c not in ("partial-waves", "bimodal-ttft", "ttft-not-monotone")
     ]
-    holes += _holes(cell, findings, codes)
-    return _Claim(text, tuple(holes), "" if holes else _interval(group))
+    holes += _holes(cell, findings, codes, group)
+    return _Claim(text, tuple(holes), "" if holes else _interval(group, analysis))
 
 
 def _scaling(low: CellResult, high: CellResult, findings: Sequence[Finding]) -> _Claim:
@@ -230,9 +245,11 @@ def _telemetry(cell: CellResult, findings: Sequence[Finding]) -> _Claim:
     telemetry = cell.telemetry
     assert telemetry is not None
     assert telemetry.power_w is not None
-    text = f"{cell.configuration}: {number(telemetry.power_w)} W a GPU at {at(cell)}"
+    power = _ranged(telemetry.power_w, telemetry.power_w_range)
+    text = f"{cell.configuration}: {power} W a GPU at {at(cell)}"
     if telemetry.util_pct is not None:
-        text += f", utilization {number(telemetry.util_pct)} %"
+        util = _ranged(telemetry.util_pct, telemetry.util_pct_range)
+        text += f", utilization {util} %"
     holes = _holes(cell, findings, tuple(TELEMETRY_SETTLES))
     return _Claim(
         text,
@@ -242,6 +259,13 @@ def _telemetry(cell: CellResult, findings: Sequence[Finding]) -> _Claim:
     )
 
 
+def _ranged(value: float, interval: tuple[float, float] | None) -> str:
+    """Return a figure, or the interval that an uncertain clock offset leaves it."""
+    if interval is None or interval[0] == interval[1]:
+        return number(value)
+    return f"{number(interval[0])} to {number(interval[1])}"
+
+
 def _model(
     model: StepModel, cells: Sequence[CellResult], findings: Sequence[Finding]
 ) -> _Claim:
@@ -249,13 +273,21 @@ def _model(
     text = f"{model.configuration}: step model {model.kind}"
     if level is not None:
         text += f", level {number(level)} ms"
-    if model.slope_ms_per_seq is not None:
+    if model.slope_ms_per_seq is not None and model.kind != "constant":
         text += f", slope {number(model.slope_ms_per_seq)} ms a sequence"
     holes: list[tuple[str, str]] = []
     if model.level_ci95_ms is None:
         holes.append(
             (
                 f"{model.n_points} points leave no interval",
+                "Measure more concurrencies, or repeat those at hand.",
+            )
+        )
+    elif level is not None and _spread_pct(model.level_ci95_ms, level) > _WIDE_PCT:
+        spread = _spread_pct(model.level_ci95_ms, level)
+        holes.append(
+            (
+                f"the level's 95 % interval reaches {number(spread)} % to either side",
                 "Measure more concurrencies, or repeat those at hand.",
             )
         )
@@ -270,6 +302,11 @@ def _model(
         low, high = model.level_ci95_ms
         why += f", 95 % interval of the level {number(low)} to {number(high)} ms"
     return _Claim(text, tuple(holes), why)
+
+
+def _spread_pct(interval: tuple[float, float], middle: float) -> float:
+    """Return half an interval's width over its middle, percent."""
+    return 50 * (interval[1] - interval[0]) / abs(middle) if middle else float("inf")
 
 
 def _floor(points: Sequence[FloorPoint]) -> list[_Claim]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from stepscope.analysis.records import Analysis, CellResult
-from stepscope.board.claims import at, number, span
+from stepscope.board.claims import at, number, repeats, span
 from stepscope.board.regimes import Regime
 from stepscope.board.solid import measured
 from stepscope.run.run import Run
@@ -19,9 +19,13 @@ def sentences(
     configuration = (run.launches[0] if run.launches else cells[0]).configuration
     own = [c for c in cells if c.configuration == configuration] or list(cells)
     configuration = own[0].configuration
-    entries = [r for r in judged if r.entry.scope.configuration == configuration]
+    entries = [
+        r for r in judged if r.entry.scope.configuration == configuration and not r.void
+    ]
     return tuple(
-        s for s in (_delivered(own), _causes(entries), _next(entries)) if s is not None
+        s
+        for s in (_delivered(own, analysis), _causes(entries), _next(entries))
+        if s is not None
     )
 
 
@@ -39,17 +43,20 @@ def _nothing(analysis: Analysis) -> str:
     return "Nothing was measured: no cell has an answered request."
 
 
-def _delivered(cells: Sequence[CellResult]) -> str | None:
+def _delivered(cells: Sequence[CellResult], analysis: Analysis) -> str | None:
     timed = [c for c in cells if c.output_tokens_per_s is not None]
     if not timed:
         return None
     peak = max(timed, key=lambda c: c.output_tokens_per_s or 0.0)
     least = min(timed, key=lambda c: (c.concurrency is None, c.concurrency or 0))
+    group = repeats(peak, analysis, "output_tokens_per_s")
+    value = group.mean if group is not None else peak.output_tokens_per_s or 0.0
     text = (
-        f"{peak.configuration}: the highest throughput measured is"
-        f" {number(peak.output_tokens_per_s or 0)} output tokens/s, at {at(peak)}"
+        f"{peak.configuration}: the highest throughput measured is {number(value)}"
+        f" output tokens/s, at {at(peak)}"
     )
-    low, high = least.tpot_ms.mean, peak.tpot_ms.mean
+    text += f" ({len(group.values)} repeats)" if group is not None else " (one run)"
+    low, high = _tpot(least, analysis), _tpot(peak, analysis)
     if low is not None and high is not None and least.name != peak.name:
         text += f"; a token takes {number(low)} ms at {at(least)}"
         text += f" and {number(high)} ms there"
@@ -58,13 +65,13 @@ def _delivered(cells: Sequence[CellResult]) -> str | None:
     return text + "."
 
 
+def _tpot(cell: CellResult, analysis: Analysis) -> float | None:
+    group = repeats(cell, analysis, "tpot_ms")
+    return group.mean if group is not None else cell.tpot_ms.mean
+
+
 def _causes(entries: Sequence[Regime]) -> str:
-    supported = [
-        f"{', '.join(r.headlines) or r.entry.hypothesis}"
-        f" {span(r.entry.scope.concurrency_from, r.entry.scope.concurrency_to)}"
-        for r in entries
-        if r.entry.status == "supported"
-    ]
+    supported = [_supported(r) for r in entries if r.entry.status == "supported"]
     out = _everywhere(entries, "ruled-out")
     text = (
         f"Supported by measurement: {'; '.join(supported)}."
@@ -72,6 +79,16 @@ def _causes(entries: Sequence[Regime]) -> str:
         else "No cause of the step time is shown."
     )
     return text + (f" Ruled out: {', '.join(out)}." if out else "")
+
+
+def _supported(regime: Regime) -> str:
+    entry = regime.entry
+    where = span(entry.scope.concurrency_from, entry.scope.concurrency_to)
+    text = f"{', '.join(regime.headlines) or entry.hypothesis} {where}"
+    if entry.share_of_step_pct is not None:
+        share = number(entry.share_of_step_pct)
+        text += f" (at least {share} % of the time a token takes)"
+    return text
 
 
 def _next(entries: Sequence[Regime]) -> str | None:

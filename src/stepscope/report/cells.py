@@ -22,7 +22,7 @@ class Column:
 
 def shown(value: object) -> str:
     """Return a figure as text; unknown is a dash, never a zero."""
-    if value is None or value in ((), {}):
+    if value is None:
         return UNKNOWN
     if isinstance(value, bool):
         return "yes" if value else "no"
@@ -32,6 +32,8 @@ def shown(value: object) -> str:
 
 
 def _shown_many(value: object) -> str:
+    if value in ((), {}, []):
+        return "none"
     if isinstance(value, dict):
         return ", ".join(f"{k} {shown(v)}" for k, v in sorted(value.items()))
     if isinstance(value, (tuple, list)):
@@ -56,7 +58,9 @@ def _field(name: str) -> Reader:
 
 def _telemetry(name: str) -> Reader:
     def read(cell: CellResult) -> object:
-        return None if cell.telemetry is None else getattr(cell.telemetry, name)
+        value = None if cell.telemetry is None else getattr(cell.telemetry, name)
+        # No process was sampled; an empty tuple of reasons was.
+        return None if value == {} else value
 
     return read
 

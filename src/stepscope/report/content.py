@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from stepscope.analysis.records import Analysis, BootResult, CellResult
 from stepscope.board.claims import number
-from stepscope.board.records import HYPOTHESES, Board, BoardEntry
+from stepscope.board.records import HYPOTHESES, Board, BoardEntry, Evidence
 from stepscope.board.rules import RULES
 from stepscope.findings import Finding
 from stepscope.report.cells import SUMMARY, UNKNOWN, groups, latencies, shown, state
@@ -98,7 +98,7 @@ def scope(entry: BoardEntry) -> str:
     return str(low) if low == high else f"{low} to {high}"
 
 
-_SHARE = {"supported": "at least ", "ruled-out": "at most ", "standing": ""}
+_SHARE = {"supported": "at least ", "ruled-out": "at most ", "standing": "at least "}
 
 
 def share(entry: BoardEntry) -> str:
@@ -110,11 +110,53 @@ def share(entry: BoardEntry) -> str:
 
 
 def board_rows(board: Board) -> list[tuple[str, str, list[BoardEntry]]]:
-    """Return (hypothesis, its claim, entries) in the fixed order."""
+    """Return (hypothesis, its claim, its entries) in the fixed order."""
     return [
         (name, RULES[name].claim, [e for e in board.entries if e.hypothesis == name])
         for name in HYPOTHESES
     ]
+
+
+def void_points(analysis: Analysis) -> list[tuple[str, int | None, str]]:
+    """Return (configuration, concurrency, reasons) where every cell is void."""
+    points: dict[tuple[str, int | None], list[CellResult]] = {}
+    for cell in analysis.cells:
+        if not cell.warm_up:
+            points.setdefault((cell.configuration, cell.concurrency), []).append(cell)
+    return [
+        (name, c, ", ".join(sorted({r for cell in cells for r in cell.void_reasons})))
+        for (name, c), cells in points.items()
+        if not any(cell.valid for cell in cells)
+    ]
+
+
+def only_void(entry: BoardEntry, analysis: Analysis) -> bool:
+    """True for an entry that says no more than that its cells are void.
+
+    One line under the board says that once for all of them.
+    """
+    voided = {(name, c) for name, c, _ in void_points(analysis)}
+    low, high = entry.scope.concurrency_from, entry.scope.concurrency_to
+    measured = {
+        (cell.configuration, cell.concurrency)
+        for cell in analysis.cells
+        if not cell.warm_up
+        and cell.configuration == entry.scope.configuration
+        and (
+            cell.concurrency == low
+            if cell.concurrency is None or low is None or high is None
+            else low <= cell.concurrency <= high
+        )
+    }
+    return entry.status == "untestable" and bool(measured) and measured <= voided
+
+
+def evidence(entry: BoardEntry) -> list[tuple[str, str, list[Evidence], str]]:
+    """Return (quantity, unit, its values, reasoning): equal reasoning is said once."""
+    groups: dict[tuple[str, str, str], list[Evidence]] = {}
+    for item in entry.evidence:
+        groups.setdefault((item.quantity, item.unit, item.reasoning), []).append(item)
+    return [(q, unit, items, why) for (q, unit, why), items in groups.items()]
 
 
 def findings(run: Run, analysis: Analysis) -> list[Finding]:

@@ -19,7 +19,7 @@ from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
 from stepscope.report.svg import render
 from stepscope.report.sweep import step_model, sweep
-from stepscope.report.timeline import telemetry
+from stepscope.report.timeline import figure_name, telemetry
 from stepscope.run.run import Run
 
 
@@ -40,13 +40,18 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
     made = figures(run, analysis)
     # Our own SVG, rewritten from an allow list by svg.inline.
     drawn = {f.name: Markup(render(f)) for f in made}  # noqa: S704
-    by_cell = {cell.name: f"telemetry-{index}" for index, cell in enumerate(run.cells)}
+    by_cell = {
+        cell.name: figure_name(cell, index) for index, cell in enumerate(run.cells)
+    }
     return _template().render(
         run=run,
         analysis=analysis,
         board=board,
         board_rows=content.board_rows(board),
         scope=content.scope,
+        evidence=content.evidence,
+        only_void=content.only_void,
+        void_points=content.void_points(analysis),
         share=content.share,
         shown=shown,
         anchor=content.anchor,

@@ -49,6 +49,8 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
         *_bars(analysis.groups, metric, scale),
         _points(rows, scale),
     ]
+    values = [_value(cell, metric) or 0.0 for cell in cells]
+    low, high = min(values), max(values)
     title = f"{label} over concurrency"
     return Figure(
         name=f"sweep-{'tpot' if metric == 'tpot_ms' else 'throughput'}",
@@ -70,8 +72,12 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
                     "field": "v",
                     "type": "quantitative",
                     "title": label,
-                    "scale": {"type": "log", "nice": True},
-                    "axis": {"format": "~s", "tickCount": 5},
+                    "scale": {
+                        "type": "log",
+                        "nice": False,
+                        "domain": [low * 0.85, high * 1.18],
+                    },
+                    "axis": {"format": "~s", "values": _ticks(low, high)},
                 },
             },
             "layer": layers,
@@ -80,6 +86,13 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
         " bar is a 95 % interval and is drawn only where there are repeats. Grey,"
         " hollow points are void.",
     )
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    """Return 1, 2, 5 of each decade inside the range."""
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    every = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
+    return [tick for tick in every if low * 0.85 <= tick <= high * 1.18]
 
 
 def _row(cell: CellResult, metric: str, label: str) -> dict[str, object]:
@@ -250,7 +263,7 @@ def step_model(
                     "field": "k",
                     "type": "nominal",
                     "scale": scale,
-                    "legend": {"title": None},
+                    "legend": None,
                 },
             },
             "layer": [
@@ -262,8 +275,9 @@ def step_model(
                 ),
             ],
         },
-        note="The horizontal axis is logarithmic: a straight line over sequences is"
-        " drawn bent. The floor assumes that each byte is moved once.",
+        note=f"Points are measured; the line is the model ({model.kind}); dashes are"
+        " the byte floor. The horizontal axis is logarithmic: a straight line over"
+        " sequences is drawn bent. The floor assumes that each byte is moved once.",
     )
 
 

@@ -1,6 +1,7 @@
 """What the machine did while a cell ran: one figure of several panels a cell."""
 
 import itertools
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,11 @@ class _Series:
     points: list[tuple[float, float]]
 
 
+def figure_name(cell: Cell, index: int) -> str:
+    """Return the name of a cell's figure: unique, and safe as id and file name."""
+    return f"telemetry-{index:02d}-{re.sub(r'[^A-Za-z0-9]+', '-', cell.name)}"[:60]
+
+
 def telemetry(run: Run, cell: Cell, index: int) -> Figure | None:
     """Return utilization, power, clocks, memory and CPU of one cell over time.
 
@@ -67,7 +73,7 @@ def telemetry(run: Run, cell: Cell, index: int) -> Figure | None:
     if not drawn:
         return None
     return Figure(
-        name=f"telemetry-{index}",
+        name=figure_name(cell, index),
         title=f"The machine during {cell.name}",
         alt="Over time: " + "; ".join(_spoken(t, all_) for t, all_ in drawn),
         spec={

@@ -60,7 +60,7 @@ def _dram_counter(view: CellView) -> Opinion | None:
         return Opinion(
             status="supported",
             share_pct=min(value, 100.0),
-            headline=f"memory bandwidth ({value:.0f} % of the DRAM peak is in use)",
+            headline="memory bandwidth",
             evidence=(item,),
         )
     if value < AT_MOST_PCT:
@@ -77,7 +77,7 @@ def _floor_with_counter(view: CellView) -> Opinion | None:
     return Opinion(
         status="supported",
         share_pct=min(floor[0], 100.0),
-        headline=f"memory bandwidth (the byte floor is {floor[0]:.0f} % of the step)",
+        headline="memory bandwidth",
         evidence=(floor[1], counter[1]),
     )
 

@@ -36,19 +36,27 @@ def _gap(view: CellView) -> Opinion | None:
                 ),
             ),
         )
-    return Opinion(
-        status="standing",
-        evidence=(
+    evidence = [
+        seen(
+            view,
+            "client TPOT over the server's own",
+            gap,
+            "%",
+            "lost between the frontend's stamp and the client's; the gap alone does"
+            " not say which of the two is late",
+        )
+    ]
+    if result.chunks_per_token is not None:
+        evidence.append(
             seen(
                 view,
-                "client TPOT over the server's own",
-                gap,
-                "%",
-                "lost between the frontend's stamp and the client's; the gap alone"
-                " does not say which of the two is late",
-            ),
-        ),
-    )
+                "chunks a token",
+                result.chunks_per_token,
+                "",
+                f"below {UNMERGED} the frontend sends late and merges",
+            )
+        )
+    return Opinion(status="standing", evidence=tuple(evidence))
 
 
 def _late_reader(view: CellView) -> Opinion | None:
@@ -64,7 +72,7 @@ def _late_reader(view: CellView) -> Opinion | None:
     return Opinion(
         status="supported",
         share_pct=100 * gap / (100 + gap),
-        headline=f"the client reads late ({gap:.0f} % above the server's TPOT)",
+        headline="the client reads late",
         evidence=(
             seen(
                 view,

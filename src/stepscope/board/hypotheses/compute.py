@@ -35,7 +35,7 @@ def _tensor_counter(view: CellView) -> Opinion | None:
         return Opinion(
             status="supported",
             share_pct=min(tensor, 100.0),
-            headline=f"arithmetic (tensor pipes at {tensor:.0f} % of peak)",
+            headline="arithmetic on the tensor pipes",
             evidence=(item,),
         )
     if tensor < _TENSOR_LOW_PCT and active is not None:
@@ -93,8 +93,7 @@ def _judge_thread(
         return Opinion(
             status="supported",
             share_pct=min(thread, 100.0),
-            headline="the server's own CPU (its one busy thread uses"
-            f" {min(thread, 100):.0f} % of a core)",
+            headline="the server's own CPU, by its one busy thread,",
             evidence=(item, whole),
         )
     if total < AT_MOST_PCT:

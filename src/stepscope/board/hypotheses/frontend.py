@@ -11,7 +11,6 @@ from stepscope.board.opinion import (
 )
 from stepscope.board.view import CellView
 
-_ROLES = ("api-server", "server")
 _CORE_PCT = 90.0
 
 
@@ -34,7 +33,7 @@ def _merged_chunks(view: CellView) -> Opinion | None:
         return Opinion(
             status="supported",
             share_pct=100 * gap / (100 + gap),
-            headline=f"the frontend sends late ({gap:.0f} % above its own TPOT)",
+            headline="the frontend sends late",
             evidence=(
                 merged,
                 seen(
@@ -63,8 +62,8 @@ def _nothing_lost(view: CellView) -> Opinion | None:
         "server TPOT over the engine's step period",
         behind,
         "%",
-        "the frontend's stamps against the engine's iterations; the period averages"
-        " all steps, TPOT weighs each by its sequences",
+        "the frontend's stamps against the engine's iterations; steps that hold"
+        " prefill count in TPOT and may be left out of the period",
     )
     clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED
     if abs(behind) <= GAP_VOID_PCT and clean:
@@ -86,23 +85,22 @@ def _busy_core(view: CellView) -> Opinion | None:
     telemetry = view.telemetry
     if telemetry is None:
         return None
-    for role in _ROLES[:1]:
-        cpu = telemetry.process_cpu_pct.get(role)
-        if cpu is not None and cpu >= _CORE_PCT:
-            return Opinion(
-                status="standing",
-                evidence=(
-                    seen(
-                        view,
-                        f"CPU of the {role} process",
-                        cpu,
-                        "% of a core",
-                        "near one core, which is what one Python process can use;"
-                        " alone it does not say that tokens waited",
-                    ),
-                ),
-            )
-    return None
+    cpu = telemetry.process_cpu_pct.get("api-server")
+    if cpu is None or cpu < _CORE_PCT:
+        return None
+    return Opinion(
+        status="standing",
+        evidence=(
+            seen(
+                view,
+                "CPU of the API server",
+                cpu,
+                "% of a core",
+                "near one core, which is what one Python process can use; alone it"
+                " does not say that tokens waited",
+            ),
+        ),
+    )
 
 
 def _sending_side(view: CellView) -> Opinion | None:

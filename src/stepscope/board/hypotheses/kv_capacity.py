@@ -30,7 +30,7 @@ def _preemptions(view: CellView) -> Opinion | None:
         return Opinion(
             status="supported",
             evidence=(item,),
-            headline=f"KV cache ran out ({count:.0f} preemptions)",
+            headline="a KV cache that ran out",
         )
     # No preemption alone leaves requests that waited to be let in.
     return Opinion(status="standing", evidence=(item,))
@@ -52,7 +52,7 @@ def _usage(view: CellView) -> Opinion | None:
     if peak >= _FULL_PCT and waiting and max(waiting) > 0:
         return Opinion(
             status="supported",
-            headline=f"KV cache is full ({peak:.0f} %) while requests wait",
+            headline="a full KV cache while requests wait",
             evidence=(
                 item,
                 seen(
@@ -103,7 +103,7 @@ def boot_cause(view: CellView, causes: tuple[str, ...]) -> Opinion | None:
         if cause in causes:
             return Opinion(
                 status="supported",
-                headline=f"the server did not boot: {cause}",
+                headline=f"the server did not boot ({cause})",
                 evidence=(
                     seen(
                         view,

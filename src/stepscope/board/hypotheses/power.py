@@ -2,6 +2,7 @@
 
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
 from stepscope.board.view import CellView
+from stepscope.physics.hardware import find_gpu
 
 #: NVML's clock-event reasons that hold a loaded GPU back.
 _LIMITS = frozenset(
@@ -48,29 +49,38 @@ def _reasons(view: CellView) -> Opinion | None:
         return Opinion(
             status="supported",
             share_pct=drop,
-            headline=f"{' and '.join(reasons)} (SM clock {drop:.0f} % below its"
-            " maximum)",
+            headline=f"clocks held down by {' and '.join(reasons)}",
             evidence=(item, clock),
         )
     return Opinion(status="ruled-out", share_pct=max(drop, 0.0), evidence=(item, clock))
+
+
+def _cap(view: CellView) -> tuple[float | None, str]:
+    """Return the power cap of a GPU, W, and whose figure it is."""
+    telemetry = view.telemetry
+    if telemetry is not None and telemetry.power_limit_w:
+        return telemetry.power_limit_w, "enforced"
+    gpu = find_gpu(view.run.gpu) if view.run.gpu else None
+    return (gpu.power_w if gpu is not None else None), "data sheet's"
 
 
 def _headroom(view: CellView) -> Opinion | None:
     telemetry = view.telemetry
     if telemetry is None or telemetry.throttle_reasons is not None:
         return None
-    if telemetry.power_w is None or not telemetry.power_limit_w:
+    cap, whose = _cap(view)
+    if telemetry.power_w is None or cap is None:
         return None
     high = max(telemetry.power_w, *(telemetry.power_w_range or (0.0,)))
-    of_cap = 100 * high / telemetry.power_limit_w
+    of_cap = 100 * high / cap
     drop = _clock_drop_pct(view)
     item = seen(
         view,
         "power of the cap",
         of_cap,
         "%",
-        f"mean {high:.0f} W of {telemetry.power_limit_w:.0f} W; peaks between samples"
-        " are not seen",
+        f"mean {high:.0f} W of the {whose} {cap:.0f} W; peaks between samples are not"
+        " seen",
     )
     if drop is None:
         return Opinion(status="standing", evidence=(item,))
@@ -87,7 +97,7 @@ def _draw_only(view: CellView) -> Opinion | None:
     telemetry = view.telemetry
     if telemetry is None or telemetry.throttle_reasons is not None:
         return None
-    if telemetry.power_w is None or telemetry.power_limit_w:
+    if telemetry.power_w is None or _cap(view)[0] is not None:
         return None
     return Opinion(
         status="standing",
@@ -131,7 +141,8 @@ POWER = Hypothesis(
         ),
         Rule(
             name="headroom",
-            measurement="power against the enforced cap, SM clock against its maximum",
+            measurement="power against the cap (enforced, else the data sheet's), SM"
+            " clock against its maximum",
             threshold=f"ruled out: below {_FAR_FROM_CAP_PCT:.0f} % of the cap and the"
             f" clock within {_CLOCK_DROP_PCT:.0f} % (design)",
             blind="peaks between samples",

@@ -56,7 +56,7 @@ def _steps(view: CellView) -> Opinion | None:
         return Opinion(
             status="supported",
             share_pct=stretch,
-            headline=f"prefill in the decode steps ({stretch:.0f} % of TPOT)",
+            headline="prefill in the decode steps",
             evidence=(item, longer),
         )
     if share < _FEW_STEPS_PCT and stretch < _STRETCH_PCT:

@@ -1,0 +1,103 @@
+"""The summary on a terminal: 80 columns, the verdict first."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from stepscope.analysis.records import Analysis, CellResult
+from stepscope.board.records import Board
+from stepscope.findings import Finding
+from stepscope.report.cells import UNKNOWN, shown, state
+from stepscope.report.content import findings
+from stepscope.run.run import Run
+
+_N_FINDINGS = 5
+_N_NEXT = 3
+_STYLE = {"error": "red", "warning": "yellow", "info": "dim"}
+
+
+def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) -> None:
+    """Print verdict, cells, the gravest findings and what to run next.
+
+    Args:
+        console: Where to; it decides on width and colour.
+        run: The run.
+        analysis: Its figures.
+        board: Its verdict.
+    """
+    for sentence in board.sentences:
+        console.print(Text(sentence, style="bold"), soft_wrap=False)
+    if not run.complete:
+        console.print(Text("This run was cut short.", style="yellow"))
+    console.print()
+    console.print(_cells(analysis.cells))
+    for cell in analysis.cells:
+        if not cell.valid:
+            reasons = ", ".join(cell.void_reasons) or "no reason recorded"
+            console.print(Text(f"{cell.name} is void: {reasons}", style="dim"))
+    _findings(console, findings(run, analysis))
+    _next(console, board)
+
+
+def _cells(cells: Sequence[CellResult]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), expand=False)
+    table.add_column("cell", overflow="fold", max_width=22)
+    for header in ("C", "tok/s", "TPOT ms", "p99", "TTFT ms", "p99", "util %", "W"):
+        table.add_column(header, justify="right", no_wrap=True)
+    table.add_column("")
+    for cell in cells:
+        telemetry = cell.telemetry
+        values = (
+            cell.concurrency,
+            cell.output_tokens_per_s,
+            cell.tpot_ms.mean,
+            cell.tpot_ms.p99,
+            cell.ttft_ms.median,
+            cell.ttft_ms.p99,
+            telemetry.util_pct if telemetry is not None else None,
+            telemetry.power_w if telemetry is not None else None,
+        )
+        told = state(cell)
+        table.add_row(
+            Text(cell.name),
+            *(shown(v) if v is not None else UNKNOWN for v in values),
+            Text(told),
+            style="dim" if told else None,
+        )
+    return table
+
+
+def _findings(console: Console, every: Sequence[Finding]) -> None:
+    top = [f for f in every if f.severity != "info"][:_N_FINDINGS]
+    if not top:
+        return
+    console.print()
+    for finding in top:
+        where = finding.cell or finding.launch
+        head = Text(f"{finding.severity} ", style=_STYLE[finding.severity])
+        head.append(finding.code, style="bold")
+        head.append(f" {where}" if where else "")
+        head.append(f": {finding.message}", style="default")
+        console.print(head)
+    rest = len(every) - len(top)
+    if rest:
+        console.print(Text(f"{rest} more in the report.", style="dim"))
+
+
+def _next(console: Console, board: Board) -> None:
+    """Print the measurements that would decide most hypotheses."""
+    by_measurement: dict[str, list[str]] = {}
+    for entry in board.entries:
+        if entry.would_decide and entry.status in ("standing", "untestable"):
+            names = by_measurement.setdefault(entry.would_decide, [])
+            if entry.hypothesis not in names:
+                names.append(entry.hypothesis)
+    ordered = sorted(by_measurement.items(), key=lambda item: -len(item[1]))
+    if not ordered:
+        return
+    console.print()
+    console.print(Text("What to run next", style="bold"))
+    for measurement, names in ordered[:_N_NEXT]:
+        console.print(Text(f"- {', '.join(names)}: {measurement}"))
