@@ -122,8 +122,8 @@ def _came_up_first(log: ServerLog) -> str:
 
 def _unknown(failure: Failure) -> Advice:
     advice = Advice(
-        why=f"The first failure is: {failure.text[:300]} It is none of the causes that"
-        " are known here, so no fix is offered."
+        why=f"The first failure is: {failure.text[:300].rstrip('.')}. It is none of"
+        " the causes that are known here, so no fix is offered."
     )
     if failure.frames:
         advice.why += f" It was raised in {failure.frames[-1]}."

@@ -102,6 +102,14 @@ def _why(cause: str, failure: Failure, log: ServerLog) -> str:
 
 def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> None:
     name = flag(log, "share")
+    other = failure.numbers.get("other_process_gib")
+    if other is not None and other > 1.0 and "in_use_gib" in failure.numbers:
+        advice.fix(
+            "other process on the GPU",
+            "remove",
+            f"{other:.2f} GiB",
+            "another process took this much after the check at the start",
+        )
     missing, graphs = missing_gib(failure), graphs_gib(log.ledger)
     estimate = log.ledger.graph_estimate_gib
     if estimate is not None and estimate < 0:
@@ -138,7 +146,9 @@ def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> N
             effect += f"; {tokens_text(best)}. The failed request is a lower bound:"
             effect += " if a later one fails, the same arithmetic gives the next value."
             advice.fix(name, "lower", best.value, effect, "medium")
-    if not advice.fixes:
+    if not any(
+        fix.flag == name or fix.flag.startswith("VLLM_") for fix in advice.fixes
+    ):
         _step_down(log, advice)
     _smaller_steps(cause, failure, log, advice)
     share = utilization(log)

@@ -84,6 +84,9 @@ def _architecture(failure: Failure, log: ServerLog) -> Advice:
     advice = Advice(
         why=f"A kernel does not support this GPU: {failure.text[:200]}",
     )
+    if "dtype" in failure.text:
+        advice.fix("--dtype", "set", "half", "16-bit floats that it has", "high")
+        return advice
     advice.fix(
         "--attention-backend",
         "set",
