@@ -151,7 +151,11 @@ def _after_kv(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> N
     ):
         _step_down(log, advice)
     _smaller_steps(cause, failure, log, advice)
-    share = utilization(log)
+    _not_a_larger_share(log, advice)
+
+
+def _not_a_larger_share(log: ServerLog, advice: Advice) -> None:
+    name, share = flag(log, "share"), utilization(log)
     at = f" from {share:g}" if share is not None else ""
     advice.wrong.append(
         f"Raise {name}{at}: that hands more memory to the cache and leaves less for"

@@ -98,7 +98,7 @@ def _architecture(failure: Failure, log: ServerLog) -> Advice:
 
 
 def _argument(failure: Failure, log: ServerLog) -> Advice:
-    names, numbers, text = failure.names, failure.numbers, failure.text
+    text = failure.text
     advice = Advice(why=f"The command does not fit: {text[:300]}")
     if failure.signature == "allocator-clash":
         advice.why = (
@@ -115,34 +115,6 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
         advice.wrong.append(
             "GPU memory ran out: the words alloc and expandable_segments also stand in"
             " out-of-memory messages, but nothing was refused here."
-        )
-    elif "derived" in numbers:
-        advice.fix(
-            flag(log, "length"),
-            "lower",
-            int(numbers["derived"]),
-            "the model's own limit",
-            "high",
-        )
-    elif "batched" in numbers and "limit" in numbers:
-        advice.fix(
-            flag(log, "chunk"),
-            "raise",
-            int(numbers["limit"]),
-            "the smallest step that the other limit allows",
-            "high",
-        )
-    elif "heads" in numbers and "tp" in numbers:
-        heads, ranks = int(numbers["heads"]), int(numbers["tp"])
-        fits = max(n for n in range(1, ranks + 1) if heads % n == 0)
-        advice.fix(flag(log, "tp"), "lower", fits, f"divides {heads} heads", "high")
-    elif "world" in numbers and "gpus" in numbers:
-        advice.fix(
-            flag(log, "tp"),
-            "lower",
-            int(numbers["gpus"]),
-            "one rank for each GPU that is visible; or make more GPUs visible",
-            "high",
         )
     elif "piecewise CUDA graphs" in text:
         advice.fix(
@@ -165,24 +137,44 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
             '{"cudagraph_mode": "PIECEWISE"}',
             "a mode that the attention backend supports",
         )
-    else:
-        word = next(
-            (
-                names[n]
-                for n in ("arguments", "unknown", "invalid", "option")
-                if n in names
-            ),
-            None,
-        )
-        named = names.get("argument")
-        if word is not None:
-            first = word.split()[0] if word.split() else word
-            advice.fix(first, "remove", None, "this release does not know it", "high")
-        elif named is not None:
-            long = next((w for w in named.replace(",", "/").split("/")
-                         if w.strip().startswith("--")), named)  # fmt: skip
-            advice.fix(long.strip(), "set", None, "its value is not allowed", "medium")
+    elif not _limits(failure, log, advice):
+        _words(failure, advice)
     return advice
+
+
+def _limits(failure: Failure, log: ServerLog, advice: Advice) -> bool:
+    """Two numbers of the message that must agree."""
+    found = {name: int(value) for name, value in failure.numbers.items()}
+    if "derived" in found:
+        why = "the model's own limit"
+        advice.fix(flag(log, "length"), "lower", found["derived"], why, "high")
+    elif "batched" in found and "limit" in found:
+        why = "the smallest step that the other limit allows"
+        advice.fix(flag(log, "chunk"), "raise", found["limit"], why, "high")
+    elif "heads" in found and "tp" in found:
+        heads, ranks = found["heads"], found["tp"]
+        fits = max(n for n in range(1, max(1, ranks) + 1) if heads % n == 0)
+        advice.fix(flag(log, "tp"), "lower", fits, f"divides {heads} heads", "high")
+    elif "world" in found and "gpus" in found:
+        why = "one rank for each GPU that is visible; or make more GPUs visible"
+        advice.fix(flag(log, "tp"), "lower", found["gpus"], why, "high")
+    else:
+        return False
+    return True
+
+
+def _words(failure: Failure, advice: Advice) -> None:
+    """A flag that the message names."""
+    names = failure.names
+    words = ("arguments", "unknown", "invalid", "option")
+    word = next((names[n].split() for n in words if n in names), None)
+    named = names.get("argument")
+    if word:
+        advice.fix(word[0], "remove", None, "this release does not know it", "high")
+    elif named is not None:
+        parts = [part.strip() for part in named.replace(",", "/").split("/")]
+        long = next((part for part in parts if part.startswith("--")), parts[0])
+        advice.fix(long, "set", None, "its value is not allowed", "medium")
 
 
 def _port(failure: Failure, log: ServerLog) -> Advice:

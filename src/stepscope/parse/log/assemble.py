@@ -191,25 +191,29 @@ def _findings(state: State, inferred: bool, n_cut: int) -> list[Finding]:
                 message="no line prints the GPU's size; it was derived from others",
             )
         )
-    n_autotune = sum(
-        1 for e in state.events.get("autotune", ()) if e.code == "autotune-oom"
-    )
-    if n_autotune:
-        found.append(
-            Finding(
-                code="autotune-oom",
-                severity="warning",
-                message=(
-                    f"the autotuner ran out of GPU memory {n_autotune} times and fell"
-                    " back to default tactics: the server runs untuned kernels"
-                ),
-                hint=(
-                    "The cache was sized before the autotuner ran. Lower"
-                    " --gpu-memory-utilization so that it has room."
-                ),
-            )
-        )
+    found.extend(_untuned(state))
     return found
+
+
+def _untuned(state: State) -> list[Finding]:
+    """The autotuner's own out-of-memory warnings, as one finding."""
+    count = sum(1 for e in state.events.get("autotune", ()) if e.code == "autotune-oom")
+    if not count:
+        return []
+    return [
+        Finding(
+            code="autotune-oom",
+            severity="warning",
+            message=(
+                f"the autotuner ran out of GPU memory {count} times and fell back to"
+                " default tactics: the server runs untuned kernels"
+            ),
+            hint=(
+                "The cache was sized before the autotuner ran. Lower"
+                " --gpu-memory-utilization so that it has room."
+            ),
+        )
+    ]
 
 
 def _unknown_version(state: State) -> Finding | None:

@@ -139,7 +139,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"fatal error: (?:Python\.h|cuda\S*\.h|\w+\.h): No such file|"
             r"Unsupported gpu architecture '(?P<arch>\w+)'|"
             r"Value '(?P<arch2>sm_\w+)' is not defined for option 'gpu-name'|"
-            r"ptxas (?:fatal|/tmp.*error)|"
+            r"ptxas fatal|"
             r"No supported CUDA architectures found for major versions "
             r"\[(?P<majors>[\d, ]+)\]",
             0,
