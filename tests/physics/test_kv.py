@@ -13,6 +13,7 @@ from stepscope.physics.kv import (
     step_read_bytes,
 )
 from stepscope.physics.model.records import ModelShape
+from stepscope.recipe.records import Layout
 
 ShapeOf = Callable[[str], ModelShape]
 
@@ -45,8 +46,13 @@ def test_fp8_halves_what_bf16_takes(shape_of: ShapeOf) -> None:
 
 def test_tensor_parallelism_stops_at_one_head_a_rank(shape_of: ShapeOf) -> None:
     shape = shape_of("qwen3-30b-a3b")
-    per_rank = [footprint(shape, tp).bytes_per_token for tp in (1, 2, 4, 8)]
+    per_rank = [footprint(shape, Layout(tp=tp)).bytes_per_token for tp in (1, 2, 4, 8)]
     assert per_rank == [98_304, 49_152, 24_576, 24_576]
+
+
+def test_a_stage_keeps_its_own_layers_only(shape_of: ShapeOf) -> None:
+    shape = shape_of("qwen3-30b-a3b")
+    assert footprint(shape, Layout(pp=4)).bytes_per_token == 98_304 / 4
 
 
 @given(context=st.integers(0, 10**6))

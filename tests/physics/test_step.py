@@ -7,7 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from stepscope.errors import RecipeError
 from stepscope.physics.model.records import ModelShape
-from stepscope.physics.step import StepOptions, stage_of, step_bytes
+from stepscope.physics.stages import stage_of
+from stepscope.physics.step import StepOptions, step_bytes
 from stepscope.recipe.records import Layout
 
 ShapeOf = Callable[[str], ModelShape]
@@ -176,10 +177,11 @@ def test_offloaded_tables_move_to_a_lane_of_their_own(shape_of: ShapeOf) -> None
     ("name", "layout", "match"),
     [
         ("deepseek-v3", Layout(dp=7, ep=7), "7 does not divide the 256 experts"),
-        ("deepseek-v3", Layout(ep=8), "tp x dp = 1"),
+        ("deepseek-v3", Layout(ep=8), "the 1 ranks of tp x dp"),
         ("llama-3-8b", Layout(dp=8, ep=8), "no experts"),
         ("llama-3-8b", Layout(pp=33), "--pp"),
         ("llama-3-8b", Layout(tp=0), "--tp"),
+        ("llama-3-8b", Layout(tp=8, dcp=3), "--dcp"),
     ],
 )
 def test_a_layout_that_does_not_fit_is_refused(

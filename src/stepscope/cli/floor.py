@@ -206,6 +206,12 @@ def _print(document: FloorDocument) -> None:
             f"experts: {each.per_token} of {each.n} a layer,"
             f" {each.bytes_each:,.0f} bytes each, {each.bytes_total / 2**30:,.2f} GiB"
         )
+    parts = ", ".join(
+        f"{part} {n_bytes / 1e9:,.2f}"
+        for part, n_bytes in document.dense_parts_bytes.items()
+        if n_bytes >= 5e6
+    )
+    click.echo(f"dense reads a step, GB: {parts}")
     fixed = document.kv.bytes_per_request_fixed
     click.echo(
         f"KV a rank: {document.kv.bytes_per_token:,.0f} bytes a token"

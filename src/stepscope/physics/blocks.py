@@ -12,7 +12,7 @@ import msgspec
 from stepscope.errors import RefusedError
 from stepscope.physics.kv import entry_bytes, rank_share
 from stepscope.physics.model.records import Cache, ModelShape
-from stepscope.physics.step import stage_of
+from stepscope.physics.stages import stage_of
 from stepscope.recipe.records import Layout
 
 #: DeepSeek V4.1 pages are padded to a multiple of this, its window blocks hold so
@@ -163,34 +163,35 @@ def _pool(
     shape: ModelShape, caches: list[Cache], layout: Layout, rules: KvRules
 ) -> KvPool:
     chunk = rules.max_batched_tokens * rules.batches_in_flight
-    kinds = {c.kind for c in caches}
-    if "compressed" in kinds:
+    if any(c.kind == "compressed" for c in caches):
         return _compressed(shape, caches, rules, chunk)
+    if any(c.window is not None or c.kind == "state" for c in caches):
+        return _grouped(shape, caches, layout, rules)
+    # One group, whatever the sizes of its pages (latents and their index keys).
     block = rules.block_tokens or 16
+    n_bytes = sum(_token_bytes(shape, c, layout, rules) for c in caches)
+    group = Group(kind="full", n_layers=len(caches), block_tokens=block * layout.dcp)
+    return KvPool(
+        block_bytes=round(block * n_bytes), groups=(group,), max_batched_tokens=chunk
+    )
 
-    def token_bytes(cache: Cache) -> float:
-        share = rank_share(cache, layout.tp, layout.dcp)
-        return share * layout.dcp * entry_bytes(shape, cache, rules.kv_dtype)
 
-    growing = [c for c in caches if c.window is None and c.kind != "state"]
-    windows = [c for c in caches if c.window is not None]
+def _token_bytes(
+    shape: ModelShape, cache: Cache, layout: Layout, rules: KvRules
+) -> float:
+    """Bytes of one token on the rank that keeps it."""
+    share = rank_share(cache, layout.tp, layout.dcp)
+    whole = 1 if cache.window is not None else layout.dcp
+    return share * whole * entry_bytes(shape, cache, rules.kv_dtype)
+
+
+def _grouped(
+    shape: ModelShape, caches: list[Cache], layout: Layout, rules: KvRules
+) -> KvPool:
+    """Layers of several kinds whose pages are, or are made, equal."""
+    block = rules.block_tokens or 16
     states = [c for c in caches if c.kind == "state"]
-    if not windows and not states:
-        # One group, whatever the sizes of its pages (latents and their index keys).
-        n_bytes = round(block * sum(token_bytes(c) for c in growing))
-        return KvPool(
-            block_bytes=n_bytes,
-            groups=(
-                Group(
-                    kind="full",
-                    n_layers=len(growing),
-                    block_tokens=block * layout.dcp,
-                ),
-            ),
-            max_batched_tokens=chunk,
-        )
-    attention = growing + windows
-    pages = {token_bytes(c) for c in attention}
+    pages = {_token_bytes(shape, c, layout, rules) for c in caches if c.kind != "state"}
     if len(pages) != 1:
         raise RefusedError(
             shape.name,
@@ -206,15 +207,16 @@ def _pool(
         key = (cache.kind, cache.window)
         by_kind[key] = by_kind.get(key, 0) + 1
     size = _group_size(list(by_kind.values()))
-    groups = []
+    groups: list[Group] = []
     for (kind, window), n in by_kind.items():
-        tokens = None if kind == "state" else block * layout.dcp
+        tokens = None if kind == "state" else block
+        tokens = tokens and tokens * (layout.dcp if window is None else 1)
         group = Group(kind=kind, n_layers=size, block_tokens=tokens, window=window)
         groups += [group] * -(-n // size)
     return KvPool(
         block_bytes=round(size * block * page),
         groups=tuple(groups),
-        max_batched_tokens=chunk,
+        max_batched_tokens=rules.max_batched_tokens * rules.batches_in_flight,
     )
 
 

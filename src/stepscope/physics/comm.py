@@ -4,7 +4,8 @@ import msgspec
 
 from stepscope.physics.hardware import Gpu
 from stepscope.physics.model.records import ModelShape
-from stepscope.physics.step import DEFAULTS, StepOptions, stage_of
+from stepscope.physics.stages import stage_of
+from stepscope.physics.step import DEFAULTS, StepOptions
 from stepscope.recipe.records import Layout
 
 ACTIVATION_BYTES = 2
@@ -74,8 +75,8 @@ def communication(
         count = 2 * n_layers - n_moe
         volume = 2 * (layout.tp - 1) / layout.tp * tokens * row * count
         parts.append(_part("all-reduce", layout.tp, count, volume))
-        logits = (layout.tp - 1) / layout.tp * tokens * shape.vocab_size * 2
-        parts.append(_part("gather-logits", layout.tp, 1, logits / layout.tp))
+        logits = tokens * shape.vocab_size * ACTIVATION_BYTES / layout.tp
+        parts.append(_part("gather-logits", layout.tp, 1, logits))
     if n_moe:
         parts += _expert_traffic(shape, layout, tokens, row, n_moe)
     if layout.dcp > 1:

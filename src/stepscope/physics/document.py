@@ -8,13 +8,9 @@ from stepscope.physics.comm import communication
 from stepscope.physics.hardware import Gpu
 from stepscope.physics.kv import footprint
 from stepscope.physics.model.records import ModelShape, is_table
+from stepscope.physics.parts import dense_parts, resident_bytes
 from stepscope.physics.roof import operations, peak, roofs
-from stepscope.physics.step import (
-    StepOptions,
-    gathered_bytes,
-    step_bytes,
-    weight_share,
-)
+from stepscope.physics.step import StepOptions, gathered_bytes, step_bytes
 from stepscope.recipe.records import Layout
 
 MS_PER_S = 1e3
@@ -84,6 +80,7 @@ class FloorDocument(
     params_table: int
     weight_format: str
     weight_bytes_per_rank: float
+    dense_parts_bytes: dict[str, float]
     gpu: str
     bandwidth_bytes_per_s: float
     bandwidth_source: str
@@ -118,11 +115,6 @@ def floor_document(
         _point(shape, gpu, layout, (batch, context), options) for batch in batches
     )
     kv, notes = _kv(shape, layout, rules)
-    resident = sum(
-        w.n_bytes * weight_share(w, layout, dp_shares_experts=options.dp_shares_experts)
-        for w in shape.weights
-        if not (options.tables_offloaded and is_table(w))
-    )
     return FloorDocument(
         model=shape.name,
         params_total=shape.params_total,
@@ -137,7 +129,8 @@ def floor_document(
         ),
         params_table=shape.params_table,
         weight_format=shape.weight_format,
-        weight_bytes_per_rank=resident / layout.pp,
+        weight_bytes_per_rank=resident_bytes(shape, layout, options),
+        dense_parts_bytes=dense_parts(shape, layout),
         gpu=gpu.name,
         bandwidth_bytes_per_s=gpu.bandwidth_bytes_per_s,
         bandwidth_source=gpu.bandwidth_source,
@@ -199,7 +192,7 @@ def _point(
 def _kv(
     shape: ModelShape, layout: Layout, rules: KvRules
 ) -> tuple[KvFigures, tuple[str, ...]]:
-    plain = footprint(shape, layout.tp, kv_dtype=rules.kv_dtype, dcp=layout.dcp)
+    plain = footprint(shape, layout, kv_dtype=rules.kv_dtype)
     longest = shape.max_context
     try:
         pool = kv_pool(shape, layout, rules)

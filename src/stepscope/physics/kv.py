@@ -4,6 +4,8 @@ import msgspec
 
 from stepscope.errors import RecipeError
 from stepscope.physics.model.records import Cache, ModelShape
+from stepscope.physics.stages import stage_of
+from stepscope.recipe.records import Layout
 
 #: KV types by the names that engines use -> bytes of one number.
 KV_DTYPES: dict[str, float] = {
@@ -98,26 +100,31 @@ def step_read_bytes(
 
 
 def footprint(
-    shape: ModelShape, tp: int = 1, *, kv_dtype: str = "auto", dcp: int = 1
+    shape: ModelShape, layout: Layout | None = None, *, kv_dtype: str = "auto"
 ) -> KvFootprint:
     """Return bytes per token and fixed bytes per request on one rank.
 
     Question: what does a token cost, and what a request?
-    Assumes: one stage (under pipeline parallelism: the sum over all stages); entries
-        of a compressed cache cost ``entry / ratio`` a token.
+    Assumes: the stage that keeps most; entries of a compressed cache cost
+        ``entry / ratio`` a token.
     Leaves out: an engine's rounding to blocks and its reserve for prefill; see
         ``stepscope.physics.blocks``.
     """
-    per_token = fixed = 0.0
+    layout = layout or Layout()
+    stages = stage_of(shape.n_layers, layout.pp)
+    per_token, fixed = [0.0] * layout.pp, [0.0] * layout.pp
     for cache in shape.caches:
         if not cache.allocated:
             continue
-        share = rank_share(cache, tp, dcp)
+        stage, share = stages[cache.layer], rank_share(cache, layout.tp, layout.dcp)
         if cache.kind == "state":
-            fixed += share * cache.state_bytes
-        elif cache.window is not None:
-            fixed += share * cache.window * entry_bytes(shape, cache, kv_dtype)
+            fixed[stage] += share * cache.state_bytes
+            continue
+        width = share * entry_bytes(shape, cache, kv_dtype)
+        if cache.window is not None:
+            fixed[stage] += width * cache.window
         else:
-            width = entry_bytes(shape, cache, kv_dtype)
-            per_token += share * width / cache.ratio
-    return KvFootprint(bytes_per_token=per_token, bytes_per_request_fixed=fixed)
+            per_token[stage] += width / cache.ratio
+    return KvFootprint(
+        bytes_per_token=max(per_token), bytes_per_request_fixed=max(fixed)
+    )

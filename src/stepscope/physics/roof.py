@@ -5,7 +5,12 @@ import msgspec
 from stepscope.physics.hardware import Gpu
 from stepscope.physics.kv import entries_read, rank_share
 from stepscope.physics.model.records import ModelShape
-from stepscope.physics.step import DEFAULTS, StepOptions, stage_of, weight_share
+from stepscope.physics.step import (
+    DEFAULTS,
+    StepOptions,
+    step_bytes,
+    weight_share,
+)
 from stepscope.recipe.records import Layout
 
 
@@ -118,7 +123,6 @@ def crossover_batch(
 
     None: it never does, as long as each sequence brings its own KV reads.
     """
-    from stepscope.physics.step import step_bytes
 
     def is_bound_by_compute(batch: float) -> bool:
         moved = step_bytes(shape, layout, batch, context).path_bytes
@@ -134,9 +138,3 @@ def crossover_batch(
         middle = (low * high) ** 0.5
         low, high = (low, middle) if is_bound_by_compute(middle) else (middle, high)
     return high
-
-
-def stage_layers(shape: ModelShape, layout: Layout) -> tuple[int, ...]:
-    """Return the layers of each stage."""
-    where = stage_of(shape.n_layers, layout.pp)
-    return tuple(where.count(stage) for stage in range(layout.pp))

@@ -8,6 +8,7 @@ from stepscope.errors import RecipeError
 from stepscope.physics.coverage import coverage
 from stepscope.physics.kv import rank_share, step_read_bytes
 from stepscope.physics.model.records import ModelShape, Weight, is_table
+from stepscope.physics.stages import stage_of
 from stepscope.recipe.records import Layout
 
 
@@ -60,20 +61,26 @@ class StepBytes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     host_bytes: float
 
 
-def check_layout(shape: ModelShape, layout: Layout) -> None:
+def check_layout(
+    shape: ModelShape, layout: Layout, *, dp_shares_experts: bool = True
+) -> None:
     """Refuse a layout that the model can not take.
 
     Raises:
         RecipeError: A degree is below one, more stages than layers, or an EP that
             does not divide.
     """
-    for name in ("tp", "dp", "pp", "ep"):
+    for name in ("tp", "dp", "pp", "ep", "dcp"):
         degree = getattr(layout, name)
         if degree < 1:
             raise RecipeError(f"--{name}", f"{degree}", "1 or more")
     if layout.pp > shape.n_layers:
         raise RecipeError(
             "--pp", f"{layout.pp} stages", f"at most {shape.n_layers} (one a layer)"
+        )
+    if layout.tp % layout.dcp:
+        raise RecipeError(
+            "--dcp", f"{layout.dcp} does not divide tp = {layout.tp}", "a divisor of it"
         )
     if layout.ep == 1:
         return
@@ -87,25 +94,14 @@ def check_layout(shape: ModelShape, layout: Layout) -> None:
             f"{layout.ep} does not divide the {shape.experts.n} experts of a layer",
             "a divisor of it",
         )
-    group = layout.tp * layout.dp
+    group = layout.tp * (layout.dp if dp_shares_experts else 1)
     if group % layout.ep:
         raise RecipeError(
             "--ep",
-            f"{layout.ep} does not divide tp x dp = {group}",
+            f"{layout.ep} does not divide the {group} ranks of tp x dp",
             "experts are spread over the ranks of tensor and data parallelism",
             f"Give --dp {layout.ep} or --tp {layout.ep} with it",
         )
-
-
-def stage_of(n_layers: int, pp: int) -> tuple[int, ...]:
-    """Return the stage of each layer.
-
-    Source: vLLM's split: equal stages, left-over layers to the stages before the last.
-    """
-    sizes = [n_layers // pp] * pp
-    for i in range(2, n_layers % pp + 2):
-        sizes[-i if pp > 1 else 0] += 1
-    return tuple(stage for stage, size in enumerate(sizes) for _ in range(size))
 
 
 def weight_share(weight: Weight, layout: Layout, *, dp_shares_experts: bool) -> float:
@@ -150,7 +146,7 @@ def step_bytes(
     Raises:
         RecipeError: The layout does not fit the model.
     """
-    check_layout(shape, layout)
+    check_layout(shape, layout, dp_shares_experts=options.dp_shares_experts)
     seqs = batch / layout.dp / layout.pp
     tokens = seqs * options.tokens_per_sequence
     covered = None

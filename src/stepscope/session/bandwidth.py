@@ -5,7 +5,7 @@ a byte floor should be divided by; ``stepscope floor --bandwidth FILE`` takes it
 """
 
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -44,7 +44,7 @@ class Bandwidth(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 def summary(
-    gpu: str, buffer_bytes: int, passes: dict[str, tuple[int, tuple[float, ...]]]
+    gpu: str, buffer_bytes: int, passes: Mapping[str, tuple[int, tuple[float, ...]]]
 ) -> Bandwidth:
     """Turn timed passes into rates.
 

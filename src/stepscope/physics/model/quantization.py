@@ -70,7 +70,8 @@ class Quantization:
         return self.experts if role == "experts" else self.linear
 
     def _is_ignored(self, module: str) -> bool:
-        for pattern in self.ignored:
+        module = _plain_name(module)
+        for pattern in map(_plain_name, self.ignored):
             if pattern.startswith("re:"):
                 if re.match(pattern[3:], module):
                     return True
@@ -80,6 +81,13 @@ class Quantization:
             elif f".{pattern}." in f".{module}.":
                 return True
         return False
+
+
+def _plain_name(name: str) -> str:
+    """Return a module's name as text-only models spell it."""
+    name = name.replace("language_model.model.", "model.")
+    name = name.replace("model.language_model.", "model.")
+    return name.replace("shared_experts", "shared_expert")
 
 
 FP8_TENSOR = Format("fp8", 8, None, 0, 4)
@@ -110,6 +118,11 @@ def quantization(config: Config) -> Quantization:
             "Remove the block to see the unquantized figures",
         )
     linear, experts = reader(raw, plain)
+    if len(raw.get("config_groups") or ()) > 1:
+        config.assume(
+            "Several quantization groups: all quantized modules are counted in the"
+            " form of the first."
+        )
     if config.get("expert_dtype") or raw.get("expert_dtype"):
         experts = _expert_dtype(str(config.get("expert_dtype") or raw["expert_dtype"]))
     ignored: list[str] = []
