@@ -1,43 +1,32 @@
-"""Run one cell's load: start the workers, release them together, merge their counts."""
+"""Drive one cell: start the workers, let them start together, merge what they say."""
 
 import os
-import struct
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from queue import Empty, SimpleQueue
-from typing import IO
 
 import msgspec
 
 from stepscope.clock import Clock
 from stepscope.errors import SessionError
-from stepscope.load.health import merged
-from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec, address
-from stepscope.load.worker import Job, WorkerHealth
+from stepscope.findings import Finding
+from stepscope.load.ask import vocabulary_size
+from stepscope.load.crew import Crew
+from stepscope.load.health import client_health
+from stepscope.load.journal import journals, read_requests
+from stepscope.load.messages import Go, Job, Stop, Tally, TextPlan
+from stepscope.load.prompts import request_head, uses_token_ids
+from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec, parse_cpus
+from stepscope.load.text import text_plan
+from stepscope.units import ms
 
-#: One process reads about 50,000 tokens/s in bursts; a stream rarely brings 25.
-_SLOTS_A_WORKER = 1024
-_READY_TIMEOUT_NS = 120_000_000_000
-_STOP_TIMEOUT_S = 10.0
-
-
-class _Line(msgspec.Struct):
-    event: str
-    content: msgspec.Raw
-
-
-@dataclass(slots=True)
-class _Child:
-    process: "subprocess.Popen[bytes]"
-    ready: bool = False
-    health: WorkerHealth | None = None
-    progress: LoadProgress = field(default_factory=LoadProgress)
-    error: str | None = None
-    ended: bool = False
+#: One process keeps its stamps and its merging below 1 % up to this rate.
+_TOKENS_PER_S_PER_PROCESS = 50_000
+#: What a stream brings at most on current engines, where nobody said more.
+_TOKENS_PER_S_PER_STREAM = 50
+_MAX_PROCESSES = 16
+_START_DELAY_NS = 20_000_000
+_LISTEN_S = 0.05
 
 
 def drive(
@@ -48,181 +37,149 @@ def drive(
     on_progress: Callable[[LoadProgress], None] | None = None,
     stop: threading.Event | None = None,
 ) -> LoadResult:
-    """Carry the load of one cell.
+    """Send a cell's load and return when its last request has ended.
+
+    Every ended request, failed ones too, is a frame in
+    ``journal_dir/requests-<worker>.journal`` as soon as it ends.
 
     Args:
-        spec: What to send.
-        journal_dir: Each worker appends a frame for each ended request to
-            ``requests-<worker>.journal`` there.
-        clock: Monotonic time.
-        on_progress: Called about five times a second, from this thread.
-        stop: When set, what is in flight is cancelled and recorded so.
+        spec: The load.
+        journal_dir: An existing directory without journals.
+        clock: The machine's clock; workers read the same one.
+        on_progress: Called about ten times a second.
+        stop: When set, what is in flight is recorded as ``cancelled`` and it ends.
 
     Raises:
-        RecipeError: The address or the key is wrong.
-        SessionError: No worker could start.
+        RecipeError: The spec is wrong.
+        SessionError: The server can not be reached at all, or no client can be
+            started; nothing was measured.
     """
-    address(spec.base_url)
-    lines: SimpleQueue[tuple[int, bytes]] = SimpleQueue()
-    children = _start(spec, journal_dir, lines)
-    try:
-        _wait_ready(children, lines, clock, stop)
-        started = clock.now_ns()
-        for child in children:
-            _command(child, "go")
-        stopped = _watch(children, lines, on_progress, stop)
-    finally:
-        for child in children:
-            _end(child)
-    ended = clock.now_ns()
-    healths = [c.health for c in children if c.health is not None]
-    lost = sum(c.health is None for c in children)
-    total = _sum([c.progress for c in children])
+    spec.check()
+    request_head(spec)
+    if journals(journal_dir):
+        raise SessionError(
+            str(journal_dir),
+            "journals of an earlier cell",
+            "an empty directory",
+            "Move them away: two cells in one journal can not be told apart",
+        )
+    stop = stop or threading.Event()
+    text: TextPlan | None = None
+    if not uses_token_ids(spec):
+        text = text_plan(spec)
+    elif spec.vocab_size is None:
+        size = vocabulary_size(spec.base_url)
+        spec = msgspec.structs.replace(spec, vocab_size=size)
+    with Crew(_jobs(spec, journal_dir, text)) as crew:
+        while not crew.ready and not stop.is_set():
+            crew.listen(_LISTEN_S)
+        if not stop.is_set():
+            _check_reached(spec, crew)
+        started_at_ns = clock.now_ns() + _START_DELAY_NS
+        crew.tell(Stop() if stop.is_set() else Go(at_ns=started_at_ns))
+        told = stop.is_set()
+        while crew.working:
+            crew.listen(_LISTEN_S)
+            if stop.is_set() and not told:
+                told = True
+                crew.tell(Stop())
+            if on_progress is not None:
+                on_progress(crew.progress)
+    return _result(journal_dir, crew, started_at_ns, clock.now_ns(), stopped=told)
+
+
+def n_processes(spec: LoadSpec) -> int:
+    """Return how many workers a cell gets: its own number, or one per 50k tokens/s.
+
+    The guess leaves the server at least half of the CPUs that it may share with us.
+    """
+    if spec.processes is not None:
+        return min(spec.processes, spec.n_slots)
+    rate = spec.expected_tokens_per_s or spec.n_slots * _TOKENS_PER_S_PER_STREAM
+    wanted = -(-rate // _TOKENS_PER_S_PER_PROCESS)
+    given = parse_cpus(spec.cpus)
+    room = len(given) if given else len(os.sched_getaffinity(0)) // 2
+    return int(max(1, min(wanted, room, _MAX_PROCESSES, spec.n_slots)))
+
+
+def _jobs(spec: LoadSpec, journal_dir: Path, text: TextPlan | None) -> list[Job]:
+    n = n_processes(spec)
+    cpus = parse_cpus(spec.cpus)
+    return [
+        Job(
+            spec=spec,
+            worker=worker,
+            n_workers=n,
+            journal_dir=str(journal_dir),
+            # A CPU each where there are enough, so that none is moved in mid-burst.
+            cpus=(cpus[worker],) if len(cpus) >= n else cpus,
+            text=text,
+        )
+        for worker in range(n)
+    ]
+
+
+def _check_reached(spec: LoadSpec, crew: Crew) -> None:
+    """Raise when no connection could be opened before the start."""
+    if crew.n_connected or not crew.working:
+        return
+    for kind, detail in crew.troubles:
+        raise SessionError(
+            spec.base_url,
+            f"no connection ({kind}: {detail})",
+            "a server that listens",
+            "Check the address, and that the server is up",
+        )
+
+
+def _result(
+    journal_dir: Path,
+    crew: Crew,
+    started_at_ns: int,
+    ended_at_ns: int,
+    *,
+    stopped: bool,
+) -> LoadResult:
+    tallies = crew.tallies
+    if not tallies and not journals(journal_dir):
+        raise SessionError("client", crew.losses[0])
+    n_ok, n_failed = sum(t.n_ok for t in tallies), sum(t.n_failed for t in tallies)
+    if crew.losses:  # a lost worker's count is its journal
+        requests = read_requests(journal_dir)
+        n_ok = sum(r.ok for r in requests)
+        n_failed = len(requests) - n_ok
     return LoadResult(
-        started_at_ns=started,
-        ended_at_ns=ended,
-        health=merged(healths, spec, n_workers=len(children), lost=lost),
-        n_ok=total.n_done,
-        n_failed=total.n_failed,
-        lost_workers=lost,
+        started_at_ns=started_at_ns,
+        ended_at_ns=ended_at_ns,
+        health=client_health(tallies, crew.n_workers, crew.losses),
+        n_ok=n_ok,
+        n_failed=n_failed,
+        lost_workers=len(crew.losses),
         stopped=stopped,
+        findings=_findings(tallies, crew.losses),
     )
 
 
-def n_workers(spec: LoadSpec) -> int:
-    """Return how many client processes a cell gets."""
-    if spec.processes is not None:
-        return max(1, min(spec.processes, spec.concurrency))
-    free = max(len(os.sched_getaffinity(0)) - 1, 1)
-    needed = -(-spec.concurrency // _SLOTS_A_WORKER)
-    return max(1, min(needed, free, spec.n_prompts))
-
-
-def _start(
-    spec: LoadSpec, journal_dir: Path, lines: "SimpleQueue[tuple[int, bytes]]"
-) -> list[_Child]:
-    count = n_workers(spec)
-    children = []
-    for worker in range(count):
-        job = Job(
-            spec=spec,
-            worker=worker,
-            n_workers=count,
-            n_slots=len(range(worker, spec.concurrency, count)),
-            journal=str(journal_dir / f"requests-{worker}.journal"),
+def _findings(tallies: Sequence[Tally], losses: Sequence[str]) -> tuple[Finding, ...]:
+    found = [
+        Finding(
+            code="client-worker-lost",
+            severity="error",
+            message=f"{loss}; the requests in its hands are unknown",
+            hint="Run the cell again.",
         )
-        process = subprocess.Popen(  # our own module
-            [sys.executable, "-m", "stepscope.load.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+        for loss in losses
+    ]
+    step_ns = max((t.clock_step_ns for t in tallies), key=abs, default=0)
+    if step_ns:
+        found.append(
+            Finding(
+                code="clock-step",
+                severity="error",
+                message=f"the wall clock stepped by {ms(step_ns):.1f} ms during the"
+                " cell; kernel stamps around the step are wrong by as much",
+                hint="Stop what sets the time (chronyd -q, ntpdate) and run it again.",
+                voids=True,
+            )
         )
-        payload = msgspec.msgpack.encode(job)
-        child = _Child(process)
-        _write(child, struct.pack("<I", len(payload)) + payload)
-        children.append(child)
-        assert process.stdout is not None
-        threading.Thread(
-            target=_read, args=(worker, process.stdout, lines), daemon=True
-        ).start()
-    return children
-
-
-def _read(
-    worker: int, stream: IO[bytes], lines: "SimpleQueue[tuple[int, bytes]]"
-) -> None:
-    for line in stream:
-        lines.put((worker, line))
-    lines.put((worker, b""))
-
-
-def _write(child: _Child, data: bytes) -> None:
-    assert child.process.stdin is not None
-    try:
-        child.process.stdin.write(data)
-        child.process.stdin.flush()
-    except BrokenPipeError:
-        child.ended = True
-
-
-def _command(child: _Child, word: str) -> None:
-    if not child.ended:
-        _write(child, f"{word}\n".encode())
-
-
-def _take(children: list[_Child], worker: int, line: bytes) -> None:
-    child = children[worker]
-    if not line:
-        child.ended = True
-        return
-    said = msgspec.json.decode(line, type=_Line)
-    if said.event == "ready":
-        child.ready = True
-    elif said.event == "progress":
-        child.progress = msgspec.json.decode(said.content, type=LoadProgress)
-    elif said.event == "done":
-        child.health = msgspec.json.decode(said.content, type=WorkerHealth)
-    elif said.event == "error":
-        child.error = msgspec.json.decode(said.content, type=str)
-
-
-def _wait_ready(
-    children: list[_Child],
-    lines: "SimpleQueue[tuple[int, bytes]]",
-    clock: Clock,
-    stop: threading.Event | None,
-) -> None:
-    until = clock.now_ns() + _READY_TIMEOUT_NS
-    while not all(c.ready for c in children):
-        try:
-            _take(children, *lines.get(timeout=0.2))
-        except Empty:
-            if stop is not None and stop.is_set():
-                return
-        for child in children:
-            if child.ended and not child.ready:
-                found = child.error or "a client process ended before it was ready"
-                raise SessionError("load client", found)
-        if clock.now_ns() > until:
-            raise SessionError("load client", "a client process did not get ready")
-
-
-def _watch(
-    children: list[_Child],
-    lines: "SimpleQueue[tuple[int, bytes]]",
-    on_progress: Callable[[LoadProgress], None] | None,
-    stop: threading.Event | None,
-) -> bool:
-    stopped = False
-    while not all(c.ended for c in children):
-        try:
-            _take(children, *lines.get(timeout=0.1))
-        except Empty:
-            pass
-        else:
-            if on_progress is not None:
-                on_progress(_sum([c.progress for c in children]))
-        if stop is not None and stop.is_set() and not stopped:
-            stopped = True
-            for child in children:
-                _command(child, "stop")
-    return stopped
-
-
-def _end(child: _Child) -> None:
-    assert child.process.stdin is not None
-    try:
-        child.process.stdin.close()
-    except BrokenPipeError:
-        child.ended = True
-    try:
-        child.process.wait(_STOP_TIMEOUT_S)
-    except subprocess.TimeoutExpired:
-        child.process.kill()
-        child.process.wait()
-    if child.process.stdout is not None:
-        child.process.stdout.close()
-
-
-def _sum(parts: list[LoadProgress]) -> LoadProgress:
-    names = LoadProgress.__struct_fields__
-    return LoadProgress(**{n: sum(getattr(p, n) for p in parts) for n in names})
+    return tuple(found)

@@ -1,14 +1,15 @@
-"""One short request before anything is measured: what kind of server is this?"""
+"""One request before the load: does this server stream, and does it count tokens?"""
 
+import errno
 import socket
 
-import httptools
 import msgspec
 
 from stepscope.clock import Clock
-from stepscope.load.answer import Answer
-from stepscope.load.prompts import requests
-from stepscope.load.spec import LoadSpec, address
+from stepscope.load.prompts import request_bytes, uses_token_ids
+from stepscope.load.response import Response
+from stepscope.load.spec import LoadSpec, parse_address
+from stepscope.load.text import text_plan
 
 _READ_BYTES = 1 << 16
 
@@ -18,8 +19,18 @@ class ProbeResult(
 ):
     """What one request showed.
 
-    ``raw`` is every byte of the answer. ``streams``: content arrived in more than
-    one piece (None below two tokens). ``failure`` is a failure kind or None.
+    Attributes:
+        streams: Content came in more than one chunk; None: an answer of one token or
+            none can not show it.
+        usage: A token count came with the answer.
+        n_chunks: Content chunks.
+        output_tokens: From the usage record.
+        prompt_tokens: From the usage record.
+        tokens_per_chunk: Mean over the answer.
+        http_status: Status code.
+        failure: Failure kind; None: the server can be measured.
+        failure_detail: One line of what was seen.
+        raw: Every byte of the answer, as it came.
     """
 
     streams: bool | None
@@ -30,59 +41,67 @@ class ProbeResult(
     tokens_per_chunk: float | None
     http_status: int | None
     failure: str | None
-    failure_detail: str | None
-    raw: bytes
+    failure_detail: str | None = None
+    raw: bytes = b""
 
 
 def probe(spec: LoadSpec, clock: Clock) -> ProbeResult:
-    """Send one request of the spec and look at the answer.
+    """Send the first request of ``spec`` and look at the answer.
+
+    Args:
+        spec: The load whose server is to be looked at.
+        clock: The machine's clock.
 
     Raises:
-        RecipeError: The address or the key is wrong.
+        RecipeError: The spec is wrong.
     """
-    where = address(spec.base_url)
-    request = requests(spec, range(1))[0]
-    answer = Answer(0, clock.now_ns(), spec.output_tokens)
-    failure: tuple[str, str] | None = None
-    raw = bytearray()
-    try:
-        with socket.create_connection((where.host, where.port), 10.0) as sock:
-            sock.settimeout(spec.header_timeout_s)
-            sock.sendall(request)
-            while not answer.complete:
-                data = sock.recv(_READ_BYTES)
-                if not data:
-                    break
-                raw += data
-                answer.feed(data, clock.now_ns())
-                sock.settimeout(spec.stall_timeout_s)
-    except ConnectionRefusedError as error:
-        failure = ("refused", str(error))
-    except ConnectionResetError as error:
-        failure = ("reset", str(error))
-    except TimeoutError:
-        kind = "stall" if raw else "header-timeout"
-        failure = (kind, "the server did not answer in time")
-    except OSError as error:
-        failure = ("connect", str(error))
-    except httptools.HttpParserError as error:
-        failure = ("malformed", f"no HTTP: {error}")
-    if failure is None and not answer.complete and not answer.closes_the_message():
-        failure = ("closed", "the connection closed before the response was complete")
-    record = answer.request(
-        clock.now_ns(), slot=0, worker=0,
-        failure=failure and failure[0], detail=failure and failure[1],
-    )  # fmt: skip
-    tokens, chunks = record.output_tokens, record.n_chunks
+    spec.check()
+    text = None if uses_token_ids(spec) else text_plan(spec)
+    request = request_bytes(spec, 0, text)
+    response, raw = Response(), bytearray()
+    failure = _exchange(spec, request, response, raw, clock)
+    if failure is None:
+        failure = response.failure()
+    stream, n_chunks = response.stream, len(response.arrivals_ns)
+    tokens = stream.output_tokens
     return ProbeResult(
-        streams=chunks > 1 if tokens is not None and tokens > 1 else None,
+        streams=n_chunks > 1 if tokens is not None and tokens > 1 else None,
         usage=tokens is not None,
-        n_chunks=chunks,
+        n_chunks=n_chunks,
         output_tokens=tokens,
-        prompt_tokens=record.prompt_tokens,
-        tokens_per_chunk=tokens / chunks if tokens and chunks else None,
-        http_status=record.http_status,
-        failure=record.failure,
-        failure_detail=record.failure_detail,
+        prompt_tokens=stream.prompt_tokens,
+        tokens_per_chunk=tokens / n_chunks if tokens and n_chunks else None,
+        http_status=response.status,
+        failure=failure[0] if failure else None,
+        failure_detail=failure[1] if failure else None,
         raw=bytes(raw),
     )
+
+
+def _exchange(
+    spec: LoadSpec, request: bytes, response: Response, raw: bytearray, clock: Clock
+) -> tuple[str, str] | None:
+    """Send and read; return how the connection failed, if it did."""
+    address = parse_address(spec.base_url)
+    peer = (address.host, address.port)
+    try:
+        with socket.create_connection(peer, spec.connect_timeout_s) as sock:
+            sock.settimeout(spec.header_timeout_s)
+            sock.sendall(request)
+            while not response.complete:
+                data = sock.recv(_READ_BYTES)
+                if not data and not response.end_of_input():
+                    return "closed", "the server closed the connection in mid-response"
+                raw += data
+                if data:
+                    response.feed(data, clock.now_ns())
+                if response.has_header:
+                    sock.settimeout(spec.stall_timeout_s)
+    except TimeoutError:
+        if response.has_header:
+            return "stall", f"no byte for {spec.stall_timeout_s:g} s"
+        return "header-timeout", f"no response header in {spec.header_timeout_s:g} s"
+    except OSError as error:
+        kinds = {errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset"}
+        return kinds.get(error.errno or 0, "connect"), error.strerror or str(error)
+    return None

@@ -1,139 +1,372 @@
-"""One slot: a kept connection that carries one request after another.
+"""One slot of the closed loop: a kept connection and the request that it carries.
 
-Law of this file: a read is stamped and queued at once; decoding comes later, in short
-slices, so that no stamp waits for another response's JSON.
+Arriving bytes are stamped and put aside; decoding waits for the loop's next slice,
+except that the end of a response is decoded at once, because the next send hangs on
+it.
 """
 
 import errno
+import os
 import socket
-from collections.abc import Callable
-from typing import Protocol
+from array import array
+from enum import Enum
 
-import httptools
+import numpy as np
 
-from stepscope.load.answer import Answer
-from stepscope.load.stamps import ANCILLARY_BYTES, realtime_ns
+from stepscope.load.lane import Lane, Prompt
+from stepscope.load.response import Response
+from stepscope.load.stamps import ANCILLARY_BYTES, stamp_socket
+from stepscope.run.requests import Request
 
-_END_OF_CHUNKS = b"0\r\n\r\n"
-_READ_BYTES = 1 << 16
-_BUFFER = bytearray(_READ_BYTES)
-_VIEW = memoryview(_BUFFER)
+_REFUSED = frozenset({errno.ECONNREFUSED})
+_MAX_ATTEMPTS = 3
+#: Waits between attempts to connect; a server that is gone must not be hammered.
+_BACKOFF_S = (0.1, 0.4)
+#: How a chunked response ends.
+_LAST_CHUNK = b"0\r\n\r\n"
 
 
-class Pool(Protocol):
-    """What a slot asks of the pool that owns it (the worker; a list in tests)."""
+class State(Enum):
+    """Where a slot stands with its connection."""
 
-    def now_ns(self) -> int:
-        """Return monotonic nanoseconds."""
-        ...
-
-    def monotonic(self, realtime: int | None, read_at_ns: int) -> int:
-        """Place a kernel stamp on the monotonic clock; count the delay."""
-        ...
-
-    def queued(self, slot: "Slot", *, at_once: bool) -> None:
-        """The slot has reads to decode."""
-        ...
-
-    def finished(
-        self, slot: "Slot", *, at_ns: int, failure: str | None, detail: str | None
-    ) -> None:
-        """The slot's request ended."""
-        ...
+    CLOSED = "closed"
+    CONNECTING = "connecting"
+    IDLE = "idle"
+    BUSY = "busy"
 
 
 class Slot:
-    """A connection and the request it carries."""
+    """A slot.
 
-    def __init__(self, index: int, pool: Pool) -> None:
-        self.index = index
-        self.sock: socket.socket | None = None
-        self.answer: Answer | None = None
-        self.retried = False
-        self.request = b""
-        self.last_byte_at_ns = 0
-        self.n_connect_failures = 0
-        self.unsent = b""
-        self._pool = pool
-        self._reads: list[tuple[int, bytes]] = []
-        self._ended: tuple[int, str, str] | None = None
+    Attributes:
+        number: Its number in the cell.
+        state: Of its connection.
+        prompt: The request in its hand; None: none.
+        queued: It waits to be decoded.
+        trouble: Why its first connection failed: failure kind and detail.
+    """
 
-    def start(self, index: int, request: bytes, asked_tokens: int) -> None:
-        """Send a request on the open connection."""
-        now = self._pool.now_ns()
-        self.answer = Answer(index, now, asked_tokens)
-        self.request = request
-        self.last_byte_at_ns = now
-        self._reads.clear()
-        self._ended = None
-        self._send(request)
+    __slots__ = (
+        "_attempts",
+        "_connect_by_ns",
+        "_event_at_ns",
+        "_free_at_ns",
+        "_fresh",
+        "_lane",
+        "_n_events",
+        "_pending",
+        "_read_at_ns",
+        "_response",
+        "_retried",
+        "_sent_at_ns",
+        "_sock",
+        "_to_send",
+        "_waits_to_send",
+        "number",
+        "prompt",
+        "queued",
+        "state",
+        "trouble",
+    )
 
-    def _send(self, data: bytes) -> None:
-        assert self.sock is not None
+    def __init__(self, number: int, lane: Lane) -> None:
+        self.number = number
+        self.state = State.CLOSED
+        self.prompt: Prompt | None = None
+        self.queued = False
+        self.trouble: tuple[str, str] | None = None
+        self._lane = lane
+        self._sock: socket.socket | None = None
+        self._response = Response()
+        self._pending: list[tuple[bytes, int, bool]] = []
+        self._to_send: memoryview | None = None
+        self._attempts = 0
+        self._connect_by_ns = self._sent_at_ns = self._free_at_ns = 0
+        self._read_at_ns = self._event_at_ns = self._n_events = 0
+        self._fresh = self._retried = self._waits_to_send = False
+
+    @property
+    def connected(self) -> bool:
+        """True when its connection stands."""
+        return self.state in {State.IDLE, State.BUSY}
+
+    # Connecting.
+
+    def connect(self) -> None:
+        """Start to open the connection; the lane hears how it went."""
+        lane = self._lane
         try:
-            n = self.sock.send(data)
-        except BlockingIOError:
-            n = 0
+            self._sock = sock = socket.socket(lane.peer.family, socket.SOCK_STREAM)
         except OSError as error:
-            self._ended = (self._pool.now_ns(), "reset", str(error))
-            self._pool.queued(self, at_once=True)
+            self._connect_failed("connect", str(error))
             return
-        self.unsent = data[n:]
+        sock.setblocking(False)  # the standard library's own signature
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        stamp_socket(sock)
+        self.state = State.CONNECTING
+        self._connect_by_ns = lane.now() + lane.connect_timeout_ns
+        code = sock.connect_ex(lane.peer.address)
+        if code not in (0, errno.EINPROGRESS):
+            self._connect_ended(code)
+        else:
+            lane.loop.add_writer(sock.fileno(), self._on_connect)
 
-    def writable(self) -> None:
-        """Send what the socket did not take before."""
-        if self.unsent:
-            self._send(self.unsent)
+    def _on_connect(self) -> None:
+        assert self._sock is not None
+        self._lane.loop.remove_writer(self._sock.fileno())
+        self._connect_ended(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
 
-    def readable(self) -> None:
-        """Read once, stamp, queue."""
-        assert self.sock is not None
+    def _connect_ended(self, code: int) -> None:
+        if code:
+            kind = "refused" if code in _REFUSED else "connect"
+            self._connect_failed(kind, os.strerror(code))
+            return
+        assert self._sock is not None
+        self._attempts = 0
+        self._fresh = True
+        self.state = State.IDLE
+        self._lane.loop.add_reader(self._sock.fileno(), self._on_readable)
+        if self.prompt is not None:
+            self._send()
+
+    def _connect_failed(self, kind: str, detail: str) -> None:
+        self.close()
+        if self.prompt is None:  # before the clock starts nothing is retried
+            self.trouble = (kind, detail)
+            return
+        self._attempts += 1
+        if self._attempts >= _MAX_ATTEMPTS:
+            self._attempts = 0
+            self._lane.gone(self, kind, f"{detail} ({_MAX_ATTEMPTS} attempts)")
+            return
+        wait_s = _BACKOFF_S[min(self._attempts, len(_BACKOFF_S)) - 1]
+        self._lane.loop.call_later(wait_s, self._connect_again)
+
+    def _connect_again(self) -> None:
+        if self.state is State.CLOSED and self.prompt is not None:
+            self.connect()
+
+    def close(self) -> None:
+        """Close the connection and forget what came over it."""
+        if self._sock is not None:
+            descriptor = self._sock.fileno()
+            self._lane.loop.remove_reader(descriptor)
+            self._lane.loop.remove_writer(descriptor)
+            self._sock.close()
+            self._sock = None
+        self._pending.clear()
+        self._to_send = None
+        self._waits_to_send = False
+        self.state = State.CLOSED
+
+    # Sending.
+
+    def take(self, prompt: Prompt, free_at_ns: int) -> None:
+        """Carry ``prompt``; the slot has been free since ``free_at_ns``."""
+        self.prompt = prompt
+        self._free_at_ns = free_at_ns
+        self._retried = False
+        self._sent_at_ns = 0
+        if self.state is State.IDLE:
+            self._fresh = False
+            self._send()
+        elif self.state is State.CLOSED:
+            self.connect()
+
+    def _send(self) -> None:
+        assert self.prompt is not None
+        self._response = Response(keep_text=self._lane.keep_text)
+        self._n_events = 0
+        self._to_send = memoryview(self.prompt.request)
+        self.state = State.BUSY
+        now = self._lane.now()
+        if not self._sent_at_ns:
+            self._lane.counts.sent(now - self._free_at_ns)
+        self._sent_at_ns = self._read_at_ns = self._event_at_ns = now
+        self._push()
+
+    def _push(self) -> None:
+        """Hand bytes to the socket until it takes no more."""
+        sock, loop = self._sock, self._lane.loop
+        assert sock is not None
         try:
-            n, ancillary, _, _ = self.sock.recvmsg_into([_VIEW], ANCILLARY_BYTES)
+            while self._to_send:
+                n = sock.send(self._to_send)
+                self._to_send = self._to_send[n:]
+        except (BlockingIOError, InterruptedError):
+            if not self._waits_to_send:
+                self._waits_to_send = True
+                loop.add_writer(sock.fileno(), self._push)
+            return
+        except OSError as error:
+            # What the server said before it hung up is still to be read.
+            self._on_readable()
+            if self._sock is sock and self.state is State.BUSY:
+                self._lost("reset", error.strerror or str(error))
+            return
+        self._to_send = None
+        if self._waits_to_send:
+            self._waits_to_send = False
+            loop.remove_writer(sock.fileno())
+
+    # Receiving.
+
+    def _on_readable(self) -> None:
+        lane, sock = self._lane, self._sock
+        if sock is None:
+            return
+        try:
+            n, ancillary, _, _ = sock.recvmsg_into(lane.buffers, ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
-            kind = "reset" if error.errno == errno.ECONNRESET else "closed"
-            self._ended = (self._pool.now_ns(), kind, str(error))
-            self._pool.queued(self, at_once=True)
+            self._input_ended("reset", error.strerror or str(error))
             return
-        now = self._pool.now_ns()
         if not n:
-            self._ended = (now, "closed", "the server closed the connection")
-            self._pool.queued(self, at_once=True)
+            self._input_ended("closed", "the server closed the connection")
             return
-        stamp = self._pool.monotonic(realtime_ns(ancillary), now)
-        self.last_byte_at_ns = now
-        data = bytes(_VIEW[:n])
-        self._reads.append((stamp, data))
-        # A response that may be over is decoded at once: its slot is free.
-        self._pool.queued(self, at_once=data.endswith(_END_OF_CHUNKS) or n < 6)
+        if self.state is not State.BUSY:  # nobody asked: not a connection to trust
+            self._response.keep_alive = False
+            self.close()
+            return
+        at_ns, late = lane.stamp(ancillary, self._sent_at_ns)
+        self._read_at_ns = at_ns
+        data = bytes(lane.view[:n])
+        self._pending.append((data, at_ns, late))
+        if data.endswith(_LAST_CHUNK):
+            self.decode()
+        elif not self.queued:
+            lane.queue(self)
 
-    def decode(self, each: Callable[[int, int], None]) -> None:
-        """Decode the queued reads; ``each(stamp, events)`` for every read."""
-        answer = self.answer
-        if answer is None:
-            self._reads.clear()
+    def _input_ended(self, kind: str, detail: str) -> None:
+        if self.state is not State.BUSY:
+            self.close()
             return
-        try:
-            for stamp, data in self._reads:
-                each(stamp, answer.feed(data, stamp))
-                if answer.complete:
-                    self._reads.clear()
-                    self._pool.finished(self, at_ns=stamp, failure=None, detail=None)
-                    return
-        except httptools.HttpParserError as error:
-            now = self._pool.now_ns()
-            self._reads.clear()
-            answer.keep_alive = False
-            detail = f"no HTTP: {error}"
-            self._pool.finished(self, at_ns=now, failure="malformed", detail=detail)
+        self.decode()
+        if self.state is not State.BUSY:
+            self.close()
+        elif self._response.end_of_input():
+            self._ended(self._response.failure())
+        else:
+            self._lost(kind, detail)
+
+    def decode(self) -> None:
+        """Decode what has been put aside."""
+        pending, self._pending = self._pending, []
+        response = self._response
+        for data, at_ns, late in pending:
+            n = response.feed(data, at_ns)
+            if n > 1:
+                self._lane.merged(late=late)
+            if response.complete:
+                self._ended(response.failure())
+                return
+        if response.n_events != self._n_events:
+            self._n_events = response.n_events
+            self._event_at_ns = self._read_at_ns
+
+    # Ending.
+
+    def check(self, now_ns: int) -> None:
+        """End what has taken too long."""
+        lane = self._lane
+        if self.state is State.CONNECTING:
+            if now_ns > self._connect_by_ns:
+                self._connect_failed("connect", "no answer to the connection request")
             return
-        self._reads.clear()
-        if self._ended is not None:
-            at, kind, detail = self._ended
-            answer.keep_alive = False
-            if kind == "closed" and answer.closes_the_message():
-                self._pool.finished(self, at_ns=at, failure=None, detail=None)
-            else:
-                self._pool.finished(self, at_ns=at, failure=kind, detail=detail)
+        if self.state is not State.BUSY or self._pending:
+            return
+        limit_s = lane.header_timeout_ns / 1e9
+        if not self._response.has_header:
+            if now_ns - self._sent_at_ns > lane.header_timeout_ns:
+                self._fail("header-timeout", f"no response header in {limit_s:g} s")
+        elif now_ns - self._read_at_ns > lane.stall_timeout_ns:
+            silence_s = lane.stall_timeout_ns / 1e9
+            self._fail("stall", f"no byte for {silence_s:g} s in mid-stream")
+        elif now_ns - self._event_at_ns > lane.header_timeout_ns:
+            self._fail("stall", f"no event for {limit_s:g} s, only comments")
+
+    def cancel(self) -> None:
+        """Give up the request in hand because the cell ends."""
+        if self.prompt is not None and self._sent_at_ns:
+            self.decode()
+        if self.prompt is not None:
+            self._fail("cancelled", "the run was stopped")
+
+    def abandon(self, kind: str, detail: str) -> None:
+        """Give up a request that could not be sent."""
+        if self.prompt is not None and self.state is not State.BUSY:
+            self._fail(kind, detail)
+
+    def _lost(self, kind: str, detail: str) -> None:
+        """Take the loss of the connection in mid-request."""
+        untouched = self._response.status is None and not self._response.has_bytes
+        if untouched and not self._fresh and not self._retried:
+            # The server closed a kept connection as we sent on it: no fault of the
+            # request, which no server has seen.
+            self._retried = True
+            self.close()
+            self.connect()
+            return
+        self._fail(kind, detail)
+
+    def _ended(self, failure: tuple[str, str] | None) -> None:
+        keep = self._response.keep_alive and self._to_send is None
+        kind, detail = failure if failure is not None else (None, None)
+        self._record(kind, detail, self._read_at_ns)
+        if not keep:
+            self.close()
+        else:
+            self.state = State.IDLE
+        self._lane.free(self, self._read_at_ns)
+
+    def _fail(self, kind: str, detail: str) -> None:
+        now = self._lane.now()
+        self._record(kind, detail, now)
+        self.close()
+        self._lane.free(self, now)
+
+    def _record(self, kind: str | None, detail: str | None, at_ns: int) -> None:
+        """Hand the ended request to the lane as a record."""
+        assert self.prompt is not None
+        response, index = self._response, self.prompt.index
+        was_sent = bool(self._sent_at_ns)
+        if not was_sent:
+            response = Response()
+            self._sent_at_ns = at_ns
+        sent_at_ns = self._sent_at_ns
+        self.prompt = None
+        self._pending.clear()
+        arrivals = ascending(response.arrivals_ns)
+        stream = response.stream
+        request = Request(
+            index=index,
+            slot=self.number,
+            worker=self._lane.worker,
+            sent_at_ns=sent_at_ns,
+            ended_at_ns=max(at_ns, sent_at_ns),
+            first_byte_at_ns=response.first_body_at_ns,
+            first_content_at_ns=int(arrivals[0]) if len(arrivals) else None,
+            last_content_at_ns=int(arrivals[-1]) if len(arrivals) else None,
+            prompt_tokens=stream.prompt_tokens,
+            output_tokens=stream.output_tokens,
+            cached_tokens=stream.cached_tokens,
+            requested_output_tokens=self._lane.output_tokens,
+            n_chunks=len(arrivals),
+            chunk_offsets_ns=(arrivals - sent_at_ns).astype("<i8").tobytes(),
+            finish_reason=stream.finish_reason,
+            http_status=response.status,
+            failure=kind,
+            failure_detail=detail,
+        )
+        self._lane.record(request, arrivals, stream.texts, was_sent=was_sent)
+
+
+def ascending(stamps: "array[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
+    """Return stamps as int64 that never fall.
+
+    A read without a kernel stamp is stamped late, so that the next one can lie before
+    it; both are then known only to lie before the late one.
+    """
+    values = np.array(stamps, np.int64)
+    return np.maximum.accumulate(values) if len(values) else values

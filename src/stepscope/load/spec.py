@@ -1,38 +1,50 @@
-"""What the client is asked to do, and what it says while and after doing it."""
+"""What the client is asked to do, and what it says when it is done."""
 
 from urllib.parse import urlsplit
 
 import msgspec
 
 from stepscope.errors import RecipeError
+from stepscope.findings import Finding
 from stepscope.run.client import ClientHealth
+
+ENDPOINTS = ("/v1/completions", "/v1/chat/completions")
 
 
 class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One cell's load: a closed loop of ``concurrency`` slots.
 
     Attributes:
-        base_url: ``http://host:port``, with an optional path in front of the endpoint.
+        base_url: ``http://host:port``, with a path prefix if the server has one.
         endpoint: ``/v1/completions`` or ``/v1/chat/completions``.
-        model: As the server calls it.
+        model: The name that the server knows it by.
         n_prompts: Requests in all.
-        concurrency: Requests in flight.
-        input_tokens: Prompt length.
-        output_tokens: Asked of each request.
-        seed: Of the prompts; another seed, other prompts.
-        token_ids: Send prompts as token ids, whose count is exact.
-        vocab_size: Ids are drawn below it; None: below 1,000, which every model has.
-        words_per_token: How many words make a token where prompts are text.
-        extra_body: Fields added to every request.
-        api_key_env: Environment variable that holds the key.
-        header_timeout_s: Longest wait for the first byte of an answer.
-        stall_timeout_s: Longest silence inside an answer.
-        processes: Client processes; None: as many as the concurrency needs.
-        cpus: Processors that they may use, such as ``0-3``; None: inherited.
+        concurrency: Requests kept in flight.
+        input_tokens: Length of each prompt.
+        output_tokens: Tokens asked of each answer.
+        ignore_eos: Ask the server to go on after an end-of-sequence token.
+        temperature: Sent when it is not None.
+        seed: Draws the prompts. Give every cell another one, or the server's prefix
+            cache answers for its GPU.
+        token_ids: Send prompts as token ids, which makes their length exact;
+            completions only. False: text.
+        vocab_size: Token ids are drawn below it; None: unknown.
+        extra_body: Further fields of the request, the last word.
+        headers: Further header fields of the request.
+        api_key_env: Environment variable that holds the bearer token.
+        header_timeout_s: From send to the response's header, and the longest time
+            between two events.
+        stall_timeout_s: The longest silence once the header came.
+        connect_timeout_s: The longest that opening a connection may take.
+        processes: Client processes; None: chosen.
+        cpus: CPUs for the client such as ``8-11,15``; None: all allowed ones.
+        expected_tokens_per_s: What the server may deliver, to choose the number of
+            processes; None: guessed from the concurrency.
+        keep_text: Write the answers to ``texts-<worker>.journal`` too.
     """
 
     base_url: str
-    endpoint: str
+    endpoint: str = ENDPOINTS[0]
     model: str
     n_prompts: int
     concurrency: int
@@ -43,32 +55,93 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     seed: int = 0
     token_ids: bool = True
     vocab_size: int | None = None
-    words_per_token: float = 1.0
-    extra_body: dict[str, str | int | float | bool | None] = {}
+    extra_body: dict[str, object] = {}
+    headers: dict[str, str] = {}
     api_key_env: str | None = None
     header_timeout_s: float = 600.0
     stall_timeout_s: float = 120.0
+    connect_timeout_s: float = 10.0
     processes: int | None = None
     cpus: str | None = None
+    expected_tokens_per_s: float | None = None
+    keep_text: bool = False
+
+    def check(self) -> None:
+        """Raise for what can not be driven.
+
+        Raises:
+            RecipeError: A number is not positive, the endpoint or the URL is unknown.
+        """
+        for name in (
+            "n_prompts",
+            "concurrency",
+            "input_tokens",
+            "output_tokens",
+            "header_timeout_s",
+            "stall_timeout_s",
+            "connect_timeout_s",
+        ):
+            value = getattr(self, name)
+            if value <= 0:
+                raise RecipeError(name, f"{value}", "a number above 0")
+        if self.processes is not None and self.processes < 1:
+            raise RecipeError("processes", f"{self.processes}", "a number above 0")
+        if self.endpoint not in ENDPOINTS:
+            raise RecipeError(
+                "endpoint", self.endpoint, f"one of {', '.join(ENDPOINTS)}"
+            )
+        parse_address(self.base_url)
+        parse_cpus(self.cpus)
+
+    @property
+    def n_slots(self) -> int:
+        """Slots that can ever be in use."""
+        return min(self.concurrency, self.n_prompts)
+
+
+class Address(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a server listens. ``prefix`` is the path before the endpoint."""
+
+    host: str
+    port: int
+    prefix: str
+
+    @property
+    def authority(self) -> str:
+        """Return the value of the Host header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
 
 
 class LoadProgress(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """How far the cell is, over all workers."""
+    """How far a cell is, over all workers.
+
+    ``n_done`` are the requests that succeeded; ``n_chunks`` and ``output_tokens``
+    are of ended requests, so they move in jumps.
+    """
 
     n_sent: int = 0
     n_done: int = 0
     n_failed: int = 0
     n_chunks: int = 0
+    output_tokens: int = 0
     in_flight: int = 0
 
 
 class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a cell ended. The requests themselves are in the journals.
+    """A cell that has been driven; its requests lie in the journals.
 
-    ``lost_workers``: client processes that died; their unfinished requests are gone.
-    ``stopped``: it was told to stop before the last request.
+    Attributes:
+        started_at_ns: The common start of all workers, before the first send.
+        ended_at_ns: When the last worker had ended.
+        health: How well the client kept up.
+        n_ok: Requests that succeeded.
+        n_failed: Requests that failed, cancelled ones too.
+        lost_workers: Client processes that died; what they had in flight is unknown.
+        stopped: True when it was ended by ``stop``.
+        findings: ``clock-step`` and ``client-worker-lost``; they name no cell.
     """
 
     started_at_ns: int
@@ -78,35 +151,52 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     n_failed: int
     lost_workers: int = 0
     stopped: bool = False
+    findings: tuple[Finding, ...] = ()
 
 
-class Address(msgspec.Struct, frozen=True, kw_only=True):
-    """A server's address: TCP host and port, and the path before the endpoint."""
-
-    host: str
-    port: int
-    prefix: str
-
-    @property
-    def authority(self) -> str:
-        """Value of the Host header."""
-        return f"{self.host}:{self.port}"
-
-
-def address(base_url: str) -> Address:
-    """Return where a base URL points.
+def parse_address(base_url: str) -> Address:
+    """Split a base URL.
 
     Raises:
-        RecipeError: It is no plain http address.
+        RecipeError: It is no ``http://`` URL with a host.
     """
-    parts = urlsplit(base_url)
-    if parts.scheme == "https":
-        do = "Point at the server's plain port, or put a local proxy in between"
-        raise RecipeError(base_url, "https is not spoken yet", "expected http", do)
-    if parts.scheme != "http" or not parts.hostname:
-        raise RecipeError(base_url, "not an address", "expected http://host:port")
+    where = f"base URL {base_url!r}"
     try:
-        port = parts.port or 80
+        parts = urlsplit(base_url)
+        port = parts.port
     except ValueError as error:
-        raise RecipeError(base_url, str(error), "expected http://host:port") from error
-    return Address(host=parts.hostname, port=port, prefix=parts.path.rstrip("/"))
+        raise RecipeError(where, str(error), "http://host:port") from error
+    if parts.scheme != "http":
+        raise RecipeError(
+            where,
+            f"scheme {parts.scheme!r}",
+            "http://host:port",
+            "TLS hides the kernel's time stamps; measure beside the server",
+        )
+    if not parts.hostname:
+        raise RecipeError(where, "no host", "http://host:port")
+    return Address(
+        host=parts.hostname,
+        port=80 if port is None else port,
+        prefix=parts.path.rstrip("/"),
+    )
+
+
+def parse_cpus(text: str | None) -> tuple[int, ...]:
+    """Return the CPUs of a list such as ``0-3,8``; empty when it is None.
+
+    Raises:
+        RecipeError: It is no such list.
+    """
+    if text is None:
+        return ()
+    cpus: set[int] = set()
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise RecipeError("cpus", repr(text), "a list such as 0-3,8")
+        low, high = int(first), int(last) if dash else int(first)
+        if high < low:
+            raise RecipeError("cpus", repr(text), "a list such as 0-3,8")
+        cpus.update(range(low, high + 1))
+    return tuple(sorted(cpus))

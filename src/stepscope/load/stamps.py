@@ -1,55 +1,83 @@
-"""Kernel receive stamps: when bytes arrived, however late we read them.
+"""When bytes arrived: the kernel's own stamp, on the monotonic clock.
 
-Linux stamps a TCP segment on arrival (SO_TIMESTAMPNS) and hands the stamp over with
-the bytes. It does not depend on the client's load, so it is what a latency is made
-of; the difference to the moment of reading is the client's own delay.
+The kernel stamps a segment when it takes it from the network, so the stamp does not
+depend on how busy this process is. It stamps on CLOCK_REALTIME; both clocks are slewed
+together, so their distance changes only when somebody sets the time, and that is
+watched.
 """
 
+import contextlib
 import socket
 import struct
-import sys
 
 from stepscope.clock import Clock
 
-#: SO_TIMESTAMPNS of asm-generic/socket.h; Python has no name for it.
-_SO_TIMESTAMPNS = 35
-_TIMESPEC = struct.Struct("qq")
+#: Linux, <asm-generic/socket.h>; the socket module does not name it.
+SO_TIMESTAMPNS = 35
+#: Room for one control message of 16 bytes and its header.
 ANCILLARY_BYTES = 64
 
-AncillaryData = list[tuple[int, int, bytes]]
+#: A larger change between two readings of both clocks is a step: readings err by
+#: microseconds, and slewing moves both clocks alike.
+_STEP_NS = 1_000_000
+
+_unpack = struct.Struct("@qq").unpack
 
 
-def ask_for_stamps(sock: socket.socket) -> bool:
-    """Ask the kernel to stamp what arrives; return False where it can not."""
-    if not sys.platform.startswith("linux"):
-        return False
-    try:
-        sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-    except OSError:
-        return False
-    return True
+class Stamper:
+    """Turns kernel stamps into monotonic instants.
 
+    It keeps one stamped socket open for its whole life: the kernel turns stamping on
+    when the first such socket appears, somewhat later, and off with the last.
 
-def realtime_ns(ancillary: AncillaryData) -> int | None:
-    """Return the kernel's stamp on CLOCK_REALTIME, or None where there is none."""
-    for level, kind, data in ancillary:
-        if level == socket.SOL_SOCKET and kind == _SO_TIMESTAMPNS and len(data) >= 16:
-            seconds, nanoseconds = _TIMESPEC.unpack_from(data)
-            return int(seconds) * 1_000_000_000 + int(nanoseconds)
-    return None
+    Attributes:
+        offset_ns: Monotonic minus wall clock.
+        step_ns: The largest step of the wall clock seen so far; 0: none.
+    """
 
-
-class RealtimeOffset:
-    """CLOCK_REALTIME minus CLOCK_MONOTONIC, at the start and again at the end."""
+    __slots__ = ("_clock", "_keeper", "offset_ns", "step_ns")
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.at_start_ns = self._read()
+        self._keeper: socket.socket | None = None
+        keeper = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        if stamp_socket(keeper):
+            self._keeper = keeper
+        else:
+            keeper.close()
+        self.step_ns = 0
+        self.offset_ns = self._read_offset()
 
-    def _read(self) -> int:
+    def _read_offset(self) -> int:
         anchor = self._clock.wall_anchor()
-        return anchor.unix_ns - anchor.monotonic_ns
+        return anchor.monotonic_ns - anchor.unix_ns
 
-    def drift_ns(self) -> int:
-        """Return by how much the wall clock moved against the monotonic one."""
-        return self._read() - self.at_start_ns
+    def arrival_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int | None:
+        """Return the monotonic instant in a read's ancillary data; None: no stamp."""
+        for level, kind, data in ancillary:
+            if kind == SO_TIMESTAMPNS and level == socket.SOL_SOCKET:
+                seconds, nanoseconds = _unpack(data[:16])
+                return int(seconds * 1_000_000_000 + nanoseconds + self.offset_ns)
+        return None
+
+    def watch(self) -> None:
+        """Compare both clocks again; take over and remember a step."""
+        offset = self._read_offset()
+        step = offset - self.offset_ns
+        if abs(step) > _STEP_NS:
+            self.offset_ns = offset
+            if abs(step) > abs(self.step_ns):
+                self.step_ns = step
+
+    def close(self) -> None:
+        """Let the kernel turn stamping off."""
+        if self._keeper is not None:
+            self._keeper.close()
+
+
+def stamp_socket(sock: socket.socket) -> bool:
+    """Ask for receive stamps on ``sock``; False where the system has none."""
+    with contextlib.suppress(OSError):
+        sock.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
+        return True
+    return False

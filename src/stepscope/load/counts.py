@@ -1,0 +1,154 @@
+"""What one client process counts about its cell, for the client's verdict on itself."""
+
+import resource
+
+import numpy as np
+import numpy.typing as npt
+
+from stepscope.clock import Clock
+from stepscope.load.messages import Tally
+from stepscope.load.spec import LoadProgress
+from stepscope.load.spread import Spread
+from stepscope.run.requests import Request
+from stepscope.units import NS_PER_S
+
+
+class Counts:
+    """Counters of one cell in one process.
+
+    Attributes:
+        delays: Time that bytes waited in this process, one a read.
+        n_reads: Reads that brought bytes of a response.
+        n_unstamped: Those without a usable kernel stamp.
+        n_merged: Those that held more than one content chunk.
+        n_late_merged: Merged ones that may have waited here.
+        busy_ns: Time in which the loop was not asleep.
+        n_left: Requests that no slot has taken yet.
+    """
+
+    def __init__(self, n_slots: int, n_left: int, clock: Clock) -> None:
+        self.delays = Spread()
+        self.n_reads = self.n_unstamped = self.n_merged = self.n_late_merged = 0
+        self.busy_ns = 0
+        self.n_left = n_left
+        self._n_slots = n_slots
+        self._now = clock.now_ns
+        self._late_sends = Spread()
+        self._n_open = self._in_flight = 0
+        self._n_sent = self._n_ok = self._n_failed = 0
+        self._n_ended_chunks = self._n_chunks = self._tokens = 0
+        self._tpot_sum_ns, self._n_tpot = 0.0, 0
+        self._by_second: dict[int, int] = {}
+        self._held_ns = self._blocked_ns = self._asked_ns = 0
+        self._started_at_ns = self._area_at_ns = clock.now_ns()
+        self._cpu_ns = _cpu_ns()
+
+    @property
+    def over(self) -> bool:
+        """True when every request has ended."""
+        return not self.n_left and not self._n_open
+
+    def taken(self) -> None:
+        """Count a request that a slot took."""
+        self._settle()
+        self.n_left -= 1
+        self._n_open += 1
+
+    def sent(self, late_ns: int) -> None:
+        """Count a request that was sent this long after its slot was free."""
+        self._settle()
+        self._n_sent += 1
+        self._in_flight += 1
+        self._late_sends.add(max(late_ns, 0))
+
+    def dropped(self) -> None:
+        """Count out everything that no slot has taken."""
+        self._settle()
+        self.n_left = 0
+
+    def ended(
+        self, request: Request, arrivals: npt.NDArray[np.int64], *, was_sent: bool
+    ) -> None:
+        """Count a request that a slot had taken and that has ended."""
+        self._settle()
+        self._n_open -= 1
+        self._in_flight -= was_sent
+        self._n_ended_chunks += request.n_chunks
+        if len(arrivals):
+            first = int(arrivals[0]) // NS_PER_S
+            for second, n in enumerate(np.bincount(arrivals // NS_PER_S - first)):
+                at = first + second
+                self._by_second[at] = self._by_second.get(at, 0) + int(n)
+        if not request.ok:
+            self._n_failed += 1
+            return
+        self._n_ok += 1
+        self._n_chunks += request.n_chunks
+        self._tokens += request.output_tokens or 0
+        tpot_ns = request.tpot_ns
+        if tpot_ns is not None:
+            self._tpot_sum_ns += tpot_ns
+            self._n_tpot += 1
+
+    def never_sent(self) -> None:
+        """Count a request that failed before any slot took it."""
+        self._n_failed += 1
+
+    def fold(self) -> None:
+        """Keep memory bounded; called now and then."""
+        self.delays.fold()
+        self._late_sends.fold()
+
+    def _settle(self) -> None:
+        """Carry the integrals up to now, as long as requests are left to send."""
+        now = self._now()
+        if self.n_left:
+            span = now - self._area_at_ns
+            self._asked_ns += span * self._n_slots
+            self._held_ns += span * self._in_flight
+            # A request in a slot's hand and not in flight waits for a connection.
+            self._blocked_ns += span * (self._n_open - self._in_flight)
+        self._area_at_ns = now
+
+    def progress(self) -> LoadProgress:
+        """Return how far it is."""
+        return LoadProgress(
+            n_sent=self._n_sent,
+            n_done=self._n_ok,
+            n_failed=self._n_failed,
+            n_chunks=self._n_ended_chunks,
+            output_tokens=self._tokens,
+            in_flight=self._in_flight,
+        )
+
+    def tally(self, loop: str, clock_step_ns: int) -> Tally:
+        """Return everything that was counted."""
+        return Tally(
+            loop=loop,
+            n_ok=self._n_ok,
+            n_failed=self._n_failed,
+            n_reads=self.n_reads,
+            n_unstamped=self.n_unstamped,
+            n_merged=self.n_merged,
+            n_late_merged=self.n_late_merged,
+            delays=self.delays.to_bytes(),
+            late_sends=self._late_sends.to_bytes(),
+            busy_ns=self.busy_ns,
+            cpu_ns=_cpu_ns() - self._cpu_ns,
+            wall_ns=self._now() - self._started_at_ns,
+            held_ns=self._held_ns,
+            blocked_ns=self._blocked_ns,
+            asked_ns=self._asked_ns,
+            chunks_by_second=self._by_second,
+            n_chunks=self._n_chunks,
+            output_tokens=self._tokens,
+            tpot_sum_ns=self._tpot_sum_ns,
+            n_tpot=self._n_tpot,
+            clock_step_ns=clock_step_ns,
+        )
+
+
+def _cpu_ns() -> int:
+    """Return the CPU time of this process, user and system, nanoseconds."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return round((used.ru_utime + used.ru_stime) * NS_PER_S)

@@ -1,0 +1,199 @@
+"""One HTTP response, from bytes and their arrival to a measurement or a failure.
+
+No I/O and no clock: the same bytes give the same result however they were cut.
+"""
+
+from array import array
+
+import httptools
+
+from stepscope.parse.openai_stream import OpenAIStream
+from stepscope.parse.sse import EventTooLongError, SseDecoder
+
+_BUSY_STATUS = frozenset({429, 503})
+#: What is kept of a body that is no event stream, to be shown.
+_BODY_KEPT_BYTES = 2_000
+
+
+class Response:
+    """A response as it arrives.
+
+    Attributes:
+        stream: What its events said.
+        arrivals_ns: Instant of each content chunk, as stamped.
+        n_events: Events of any kind so far.
+        status: HTTP status; None before the status line was read.
+        has_bytes: Any byte of it arrived.
+        has_header: The header was read whole.
+        complete: The response has ended.
+        keep_alive: The connection may carry another request.
+        first_body_at_ns: First byte of the body.
+    """
+
+    __slots__ = (
+        "_at_ns",
+        "_body",
+        "_framed",
+        "_is_stream",
+        "_parser",
+        "_sse",
+        "_trouble",
+        "arrivals_ns",
+        "complete",
+        "first_body_at_ns",
+        "has_bytes",
+        "has_header",
+        "keep_alive",
+        "n_events",
+        "status",
+        "stream",
+    )
+
+    def __init__(self, *, keep_text: bool = False) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._sse = SseDecoder()
+        self._at_ns = 0
+        self._body = b""
+        self._framed = False
+        self._is_stream: bool | None = None
+        self._trouble: str | None = None
+        self.stream = OpenAIStream(keep_text=keep_text)
+        self.arrivals_ns: array[int] = array("q")
+        self.n_events = 0
+        self.status: int | None = None
+        self.has_bytes = False
+        self.has_header = False
+        self.complete = False
+        self.keep_alive = False
+        self.first_body_at_ns: int | None = None
+
+    def feed(self, data: bytes, at_ns: int) -> int:
+        """Take the next bytes.
+
+        Args:
+            data: Bytes as they came, cut anywhere. What follows the end of the
+                response is ignored and spoils the connection.
+            at_ns: When they arrived.
+
+        Returns:
+            How many content chunks they completed.
+        """
+        self.has_bytes = True
+        before = len(self.arrivals_ns)
+        self._at_ns = at_ns
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._trouble = "the server wants another protocol (HTTP upgrade)"
+            self.complete = True
+            self.keep_alive = False
+        except httptools.HttpParserError as error:
+            self.keep_alive = False
+            if not self.complete:
+                cause = error.__context__
+                self._trouble = str(cause if cause is not None else error)
+                self.complete = True
+        return len(self.arrivals_ns) - before
+
+    def end_of_input(self) -> bool:
+        """Take the end of the connection; False when the response was cut by it.
+
+        A response without length and chunks ends with its connection, and an answer
+        whose ``[DONE]`` was read has lost nothing.
+        """
+        self.keep_alive = False
+        if not self.complete:
+            whole = self.has_header and not self._framed
+            if not whole and not self.stream.done:
+                return False
+            self._end()
+        return True
+
+    # What httptools calls while it parses.
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Note what decides how the body is read."""
+        name = name.lower()
+        if name == b"content-type":
+            self._is_stream = value.lower().startswith(b"text/event-stream")
+        elif name in {b"content-length", b"transfer-encoding"}:
+            self._framed = True
+
+    def on_headers_complete(self) -> None:
+        """Take the status; an interim (1xx) response is none."""
+        status = self._parser.get_status_code()
+        if status >= 200:
+            self.status = status
+            self.has_header = True
+
+    def on_body(self, body: bytes) -> None:
+        """Take decoded bytes of the body."""
+        if self.first_body_at_ns is None:
+            self.first_body_at_ns = self._at_ns
+        if self.status != 200 or self._is_stream is False:
+            if len(self._body) < _BODY_KEPT_BYTES:
+                self._body += body[:_BODY_KEPT_BYTES]
+            return
+        if self._is_stream is None and len(self._body) < _BODY_KEPT_BYTES:
+            self._body += body[:_BODY_KEPT_BYTES]
+        try:
+            events = self._sse.feed(body)
+        except EventTooLongError as error:
+            self._trouble = self._trouble or str(error)
+            self.keep_alive = False
+            self.complete = True
+            return
+        for data in events:
+            self.n_events += 1
+            if self.stream.feed(data):
+                self.arrivals_ns.append(self._at_ns)
+
+    def on_message_complete(self) -> None:
+        """Take the end of the response."""
+        if not self.has_header:  # the end of an interim response
+            self._framed = False
+            self._is_stream = None
+            return
+        self.keep_alive = self._parser.should_keep_alive()
+        self._end()
+
+    def _end(self) -> None:
+        if not self.complete and self.status == 200 and self._is_stream is not False:
+            for data in self._sse.finish():
+                self.n_events += 1
+                if self.stream.feed(data):
+                    self.arrivals_ns.append(self._at_ns)
+        self.complete = True
+
+    def failure(self) -> tuple[str, str] | None:
+        """Return the failure kind of a complete response and one line about it.
+
+        None: it is a whole, counted answer.
+        """
+        if self._trouble is not None:
+            return "malformed", self._trouble
+        if self.status != 200:
+            kind = "rate-limited" if self.status in _BUSY_STATUS else "http-status"
+            return kind, f"HTTP {self.status}: {self._shown()}"
+        if self._is_stream is None and not self.n_events and self._body:
+            return "not-a-stream", self._shown()
+        if self._is_stream is False:
+            return "not-a-stream", self._shown()
+        return self._stream_failure()
+
+    def _stream_failure(self) -> tuple[str, str] | None:
+        stream = self.stream
+        if stream.error is not None:
+            return "stream-error", stream.error
+        if stream.malformed is not None:
+            return "malformed", stream.malformed
+        if not self.arrivals_ns:
+            said = f"{self.n_events} events, none with content"
+            return "empty", f"{said}; usage says {stream.output_tokens} output tokens"
+        if stream.output_tokens is None:
+            return "no-usage", f"{len(self.arrivals_ns)} chunks and no usage record"
+        return None
+
+    def _shown(self) -> str:
+        """Return the kept body as one short line."""
+        return " ".join(self._body.decode("utf-8", "replace").split())[:300]
