@@ -2,14 +2,13 @@
 
 import signal
 import sys
-import threading
 from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
 from stepscope.clock import SystemClock
 from stepscope.recipe.records import Plan
-from stepscope.session.outcome import Outcome
+from stepscope.session.halt import Halt
 
 
 def measure(plan: Plan, text: str, out: Path, *, resume: bool) -> NoReturn:
@@ -20,36 +19,37 @@ def measure(plan: Plan, text: str, out: Path, *, resume: bool) -> NoReturn:
     from stepscope.cli.progress import make_observer
     from stepscope.session.execute import execute
 
-    clock = SystemClock()
-    stop = threading.Event()
-    _stop_on_signals(stop)
+    clock, halt = SystemClock(), Halt()
+    _halt_on_signals(halt)
     observer = make_observer(clock)
     try:
         outcome = execute(
-            plan, text, out, clock=clock, observer=observer, resume=resume, stop=stop
+            plan, text, out, clock=clock, observer=observer, halt=halt, resume=resume
         )
-    except OSError as error:
+    finally:
         observer.close()
-        where = error.filename or out
-        reason = error.strerror or error
+    if not outcome.interrupted:
+        show(outcome.path)
+    for line in outcome.failures:
+        print(line, file=sys.stderr)
+    if outcome.interrupted:
         print(
-            f"{where}: {reason}; what was measured is kept. Make room and go on with"
-            " --resume.",
+            f"{outcome.path}: interrupted; what was measured is kept. Go on with"
+            f" --resume --out {outcome.path}",
+            file=sys.stderr,
+        )
+        sys.exit(130)
+    if not outcome.n_measured:
+        print(
+            f"{outcome.path}: nothing was measured; the reasons stand above and in the"
+            " report. Mend it and go on with --resume",
             file=sys.stderr,
         )
         sys.exit(3)
-    finally:
-        observer.close()
-    show(outcome)
-    if outcome.interrupted:
-        print(f"interrupted; go on with --resume --out {out}", file=sys.stderr)
-        sys.exit(130)
-    for line in outcome.failures:
-        print(line, file=sys.stderr)
-    sys.exit(0 if outcome.n_measured else 3)
+    sys.exit(0)
 
 
-def show(outcome: Outcome) -> None:
+def show(path: Path) -> None:
     """Explain what was measured: summary on stdout, page beside the run."""
     from rich.console import Console
 
@@ -59,22 +59,22 @@ def show(outcome: Outcome) -> None:
     from stepscope.report.page import html
     from stepscope.report.terminal import print_summary
 
-    run = open_run(outcome.path)
+    run = open_run(path)
     analysis = analyze(run)
     board = judge(run, analysis)
-    page = outcome.path / "report.html"
+    page = path / "report.html"
     page.write_text(html(run, analysis, board), encoding="utf-8")
     print_summary(Console(highlight=False), run, analysis, board)
-    print(f"\nReport: {page}\nRun:    {outcome.path}")
+    print(f"\nReport: {page}\nRun:    {path}")
 
 
-def _stop_on_signals(stop: threading.Event) -> None:
+def _halt_on_signals(halt: Halt) -> None:
+    """Ask the session to stop; the third signal leaves and the guard cleans up."""
+
     def handle(number: int, frame: FrameType | None) -> None:
-        if stop.is_set():
-            # Asked twice: leave at once; the guard ends the server.
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        if halt.hurry.is_set():
             raise KeyboardInterrupt
-        stop.set()
+        halt.ask()
 
     signal.signal(signal.SIGINT, handle)
     signal.signal(signal.SIGTERM, handle)

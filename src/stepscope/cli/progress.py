@@ -5,9 +5,17 @@ import sys
 from stepscope.clock import Clock
 from stepscope.load.spec import LoadProgress
 
+#: A log needs no line a second.
+_PLAIN_INTERVAL_NS = 15_000_000_000
+
 
 class PlainObserver:
     """Plain lines, no control codes: for logs and pipes."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._said_at_ns = 0
+        self._total = 0
 
     def phase(self, name: str, detail: str) -> None:
         """Print the phase, except the cells' own, which ``cell`` prints."""
@@ -18,20 +26,27 @@ class PlainObserver:
         """Print the cell."""
         text = f"[cell {number}/{total}] {name}: {n_requests} requests"
         print(text, file=sys.stderr, flush=True)
+        self._said_at_ns, self._total = self._clock.now_ns(), n_requests
 
     def progress(self, progress: LoadProgress) -> None:
-        """Stay silent: a log needs no five lines a second."""
+        """Print a line now and then."""
+        now = self._clock.now_ns()
+        if now - self._said_at_ns < _PLAIN_INTERVAL_NS:
+            return
+        self._said_at_ns = now
+        done = progress.n_done + progress.n_failed
+        print(f"  {done}/{self._total} requests", file=sys.stderr, flush=True)
 
-    def note(self, text: str) -> None:
+    def note(self, severity: str, text: str) -> None:
         """Print it."""
-        print(text, file=sys.stderr, flush=True)
+        print(f"{severity}: {text}", file=sys.stderr, flush=True)
 
     def close(self) -> None:
         """Nothing is open."""
 
 
 class LiveObserver:
-    """One moving line: phase, cell, requests done, chunks/s now, time left."""
+    """One moving line: phase, cell, requests done, tokens/s now, time left."""
 
     def __init__(self, clock: Clock) -> None:
         from rich.console import Console
@@ -56,7 +71,7 @@ class LiveObserver:
         )
         self._task = self._progress.add_task("starting", total=None, rate="")
         self._progress.start()
-        self._last = (0, 0)
+        self._began_at_ns = 0
 
     def phase(self, name: str, detail: str) -> None:
         """Show the phase."""
@@ -67,21 +82,19 @@ class LiveObserver:
         """Show the cell."""
         text = f"[{number}/{total}] {name}"[:48]
         self._progress.reset(self._task, total=n_requests, description=text, rate="")
-        self._last = (self._clock.now_ns(), 0)
+        self._began_at_ns = self._clock.now_ns()
 
     def progress(self, progress: LoadProgress) -> None:
         """Move the line."""
-        now = self._clock.now_ns()
-        at, chunks = self._last
-        rate = 1e9 * (progress.n_chunks - chunks) / max(now - at, 1)
-        self._last = (now, progress.n_chunks)
+        # Only ended requests are counted, so the rate is that of the cell so far.
+        took_s = max(self._clock.now_ns() - self._began_at_ns, 1) / 1e9
         done = progress.n_done + progress.n_failed
-        text = f"{rate:,.0f} tok/s"
+        text = f"{progress.output_tokens / took_s:,.0f} tok/s"
         self._progress.update(self._task, completed=done, rate=text)
 
-    def note(self, text: str) -> None:
+    def note(self, severity: str, text: str) -> None:
         """Print above the moving line."""
-        self._console.print(text, markup=False)
+        self._console.print(f"{severity}: {text}", markup=False)
 
     def close(self) -> None:
         """Take the line away."""
@@ -90,4 +103,4 @@ class LiveObserver:
 
 def make_observer(clock: Clock) -> PlainObserver | LiveObserver:
     """Return the live one on a terminal, else the plain one."""
-    return LiveObserver(clock) if sys.stderr.isatty() else PlainObserver()
+    return LiveObserver(clock) if sys.stderr.isatty() else PlainObserver(clock)

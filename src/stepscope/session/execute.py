@@ -1,191 +1,167 @@
-"""The phases of a session, in order: preflight, boot, probe, warm-up, measure, stop.
+"""A whole session: preflight, every launch in order, and the archive closed.
 
 A boot or a cell that fails is recorded and the run goes on with what is left. The
 server is ended however the run ends.
 """
 
-import platform
-import socket
-import threading
-from collections.abc import Callable
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
-import msgspec
-
-from stepscope import __version__
-from stepscope.archive.reader import open_run
 from stepscope.archive.writer import RunWriter
 from stepscope.clock import Clock
-from stepscope.engines.catalog import ENGINES
+from stepscope.engines.catalog import engine_of
 from stepscope.engines.definition import EngineDef
-from stepscope.errors import RecipeError, SessionError
-from stepscope.recipe.records import LaunchPlan, Plan, Recipe
-from stepscope.run.run import Machine, Run, Timeline
-from stepscope.session.launch import LaunchRunner, Tools, make_server
+from stepscope.errors import SessionError
+from stepscope.recipe.records import Plan
+from stepscope.run.run import Run
+from stepscope.session.book import Book
+from stepscope.session.context import Context
+from stepscope.session.halt import Halt
+from stepscope.session.header import header, machine
+from stepscope.session.launch import Tally, run_launch
 from stepscope.session.nvml import Gpus
 from stepscope.session.observer import Observer
-from stepscope.session.outcome import Outcome
 from stepscope.session.preflight import free_port, preflight
-from stepscope.session.sampler import Sampler
-from stepscope.session.server import Server
-
-ServerMaker = Callable[[EngineDef, Recipe, LaunchPlan, int, Path, Clock], Server]
+from stepscope.session.resume import resumed
+from stepscope.session.site import LocalSite, Site
 
 
-def execute(  # noqa: PLR0913  # the one door to a session
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """How a session ended.
+
+    Attributes:
+        path: The run directory.
+        n_measured: Cells of the plan that are measured, in earlier sessions too.
+        failures: What went wrong in this one, one line each.
+        interrupted: A person ended it.
+    """
+
+    path: Path
+    n_measured: int = 0
+    failures: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+def execute(
     plan: Plan,
     recipe_text: str,
     out: Path,
     *,
     clock: Clock,
     observer: Observer,
+    halt: Halt,
     resume: bool = False,
-    stop: threading.Event | None = None,
-    server_maker: ServerMaker = make_server,
 ) -> Outcome:
-    """Run a plan.
+    """Run a plan on this machine.
 
     Args:
         plan: Launches and cells in order.
         recipe_text: The recipe as it was given; a resumed run must have the same.
-        out: The run directory.
+        out: The run directory: new or empty, or with ``resume`` the run to go on with.
         clock: Time.
         observer: Hears what happens.
-        resume: Go on with a run that was cut short: finished cells are kept.
-        stop: When set, everything ends cleanly and soon.
-        server_maker: Makes the server of a launch.
+        halt: When it is asked, everything ends cleanly and soon.
+        resume: Keep finished cells and measure the others.
 
     Raises:
         RecipeError: ``out`` holds something, or another recipe's run.
-        SessionError: Preflight found what would make the run fail.
-        OSError: The disk failed or is full.
+        SessionError: Preflight found what would make the run fail, or the disk failed;
+            what was measured is kept.
     """
-    stop = stop or threading.Event()
-    recipe = plan.recipe
-    engine = ENGINES[recipe.engine]
     gpus = Gpus.open()
-    port = None
-    if engine.boots:
-        port = recipe.port or free_port(recipe.host)
+    try:
+        site = LocalSite(clock, halt, gpus)
+        with _disk_errors(out):
+            return _executed(
+                _Given(plan, recipe_text, out, resume), site, clock, observer, halt
+            )
+    finally:
+        if gpus is not None:
+            gpus.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """What was asked for."""
+
+    plan: Plan
+    recipe_text: str
+    out: Path
+    resume: bool
+
+
+def _executed(
+    given: _Given, site: Site, clock: Clock, observer: Observer, halt: Halt
+) -> Outcome:
+    recipe = given.plan.recipe
+    engine = engine_of(recipe)
+    plan, session, n_kept, run = _left_to_do(given, engine, site, clock)
+    port = (recipe.port or free_port(recipe.host)) if engine.boots else None
     observer.phase("preflight", f"{engine.name}, {len(plan.launches)} launches")
-    findings = preflight(plan, engine, out, port, gpus)
-    writer = _writer(plan, recipe_text, out, clock, gpus, resume=resume)
-    for finding in findings:
-        writer.put_finding(finding)
-        observer.note(f"{finding.severity}: {finding.message}")
-    lock = threading.Lock()
-    sampler = Sampler(writer, lock, clock, recipe.telemetry)
-    tools = Tools(
-        writer=writer, lock=lock, sampler=sampler, clock=clock, observer=observer,
-        stop=stop, gpus=gpus,
-    )  # fmt: skip
-    done = writer.finished_cells()
-    runner = LaunchRunner(tools, engine, recipe, port, server_maker, done)
+    findings = preflight(plan, engine, given.out, port, site.gpus)
+    writer = _writer(given, run)
+    book = Book(writer, observer)
+    context = Context(
+        recipe=recipe,
+        engine=engine,
+        model_config=run.model_config,
+        port=port,
+        site=site,
+        watcher=site.watcher(book, recipe.telemetry),
+        book=book,
+        clock=clock,
+        observer=observer,
+        halt=halt,
+    )
+    tally = Tally(n_cells=sum(len(launch.cells) for launch in plan.launches))
     complete = False
     try:
+        for finding in findings:
+            book.put_finding(finding)
         for launch in plan.launches:
-            if stop.is_set():
+            if halt.asked.is_set():
                 break
-            runner.run(launch)
-        complete = not stop.is_set() and not runner.interrupted
+            run_launch(context, launch, session, tally)
+        complete = not halt.asked.is_set()
     finally:
-        sampler.close()
         writer.close(complete)
     return Outcome(
-        path=out,
-        n_measured=runner.n_measured,
-        failures=tuple(runner.failures),
-        interrupted=stop.is_set(),
+        path=given.out,
+        n_measured=n_kept + tally.n_measured,
+        failures=tuple(tally.failures),
+        interrupted=halt.asked.is_set(),
     )
 
 
-def _writer(
-    plan: Plan,
-    recipe_text: str,
-    out: Path,
-    clock: Clock,
-    gpus: Gpus | None,
-    *,
-    resume: bool,
-) -> RunWriter:
-    if resume:
-        if not out.exists():
-            raise RecipeError(str(out), "no such run", "--resume needs one to go on")
-        if open_run(out).recipe_text != recipe_text:
-            found = "it was measured with another recipe"
-            do = "Give the recipe that lies in the run directory, or another --out"
-            raise RecipeError(str(out), found, "", do)
-        return RunWriter.reopen(out)
-    return RunWriter.create(out, _header(plan, recipe_text, clock, gpus))
+def _left_to_do(
+    given: _Given, engine: EngineDef, site: Site, clock: Clock
+) -> tuple[Plan, str, int, Run]:
+    """Return the plan, its session, the cells that are kept, and the header."""
+    if given.resume:
+        here = machine(site.gpus)
+        left = resumed(given.plan, given.recipe_text, given.out, clock, here)
+        return left.plan, left.session, left.n_finished, left.run
+    run = header(given.plan, given.recipe_text, engine, clock, site.gpus)
+    return given.plan, "s0", 0, run
 
 
-def _header(plan: Plan, recipe_text: str, clock: Clock, gpus: Gpus | None) -> Run:
-    recipe = plan.recipe
-    engine = ENGINES[recipe.engine]
-    anchor = clock.wall_anchor()
-    layout = engine.layout(plan.launches[0].configuration.flags)
-    names = () if gpus is None else gpus.identities
-    return Run(
-        id=f"{recipe.name}-{anchor.unix_ns // 1_000_000_000}",
-        engine=recipe.engine,
-        timeline=Timeline(
-            kind="monotonic",
-            anchor_at_ns=anchor.monotonic_ns,
-            anchor_unix_ns=anchor.unix_ns,
-        ),
-        created_unix_ns=anchor.unix_ns,
-        tool_version=__version__,
-        gpu=recipe.gpu or (names[0].name if names else None),
-        n_gpus=layout.tp * layout.dp * layout.pp if names else 0,
-        layout=layout,
-        machine=_machine(gpus),
-        model=engine.request_model(recipe),
-        model_config=_model_config(recipe, engine),
-        recipe_text=recipe_text,
-        cost=recipe.cost,
-    )
+def _writer(given: _Given, run: Run) -> RunWriter:
+    if given.resume:
+        return RunWriter.reopen(given.out)
+    return RunWriter.create(given.out, run)
 
 
-def _machine(gpus: Gpus | None) -> Machine:
-    import psutil
-
-    identities = () if gpus is None else gpus.identities
-    return Machine(
-        host=socket.gethostname(),
-        kernel=platform.release(),
-        cpu_model=_cpu_model(),
-        n_cpus=psutil.cpu_count(),
-        memory_bytes=int(psutil.virtual_memory().total),
-        gpus=tuple(g.name for g in identities),
-        gpu_uuids=tuple(g.uuid for g in identities),
-        driver=None if gpus is None else gpus.driver,
-    )
-
-
-def _cpu_model() -> str | None:
+@contextlib.contextmanager
+def _disk_errors(out: Path) -> Iterator[None]:
     try:
-        text = Path("/proc/cpuinfo").read_text()
-    except OSError:
-        return None
-    for line in text.splitlines():
-        if line.startswith("model name"):
-            return line.partition(":")[2].strip()
-    return None
-
-
-def _model_config(recipe: Recipe, engine: EngineDef) -> str | None:
-    """Return config.json's text: as the recipe says, or from the model's folder."""
-    if recipe.model_config:
-        path = Path(recipe.model_config)
-    elif engine.model_config is not None:
-        return engine.model_config
-    else:
-        path = Path(recipe.model or "") / "config.json"
-    try:
-        text = path.read_text()
-        msgspec.json.decode(text)
-    except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
-        if recipe.model_config:
-            raise SessionError("model_config", str(error), "expected JSON") from error
-        return None
-    return text
+        yield
+    except OSError as error:
+        raise SessionError(
+            str(error.filename or out),
+            error.strerror or str(error),
+            "a disk that takes the run",
+            "What was measured is kept: make room and go on with --resume",
+        ) from error

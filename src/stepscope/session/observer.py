@@ -13,13 +13,13 @@ class Observer(Protocol):
         ...
 
     def cell(self, name: str, number: int, total: int, n_requests: int) -> None:
-        """A cell begins."""
+        """A cell begins: the ``number``-th of ``total`` of the whole run."""
         ...
 
     def progress(self, progress: LoadProgress) -> None:
         """About five times a second inside a cell."""
         ...
 
-    def note(self, text: str) -> None:
+    def note(self, severity: str, text: str) -> None:
         """Something that a person should see now."""
         ...

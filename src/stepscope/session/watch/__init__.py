@@ -1,0 +1,1 @@
+"""WATCHING: host, processes and the engine's metrics beside the load."""
