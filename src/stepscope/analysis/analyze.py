@@ -1,20 +1,30 @@
 """A run to everything that can be computed from it."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from stepscope.analysis.across.anomalies import ttft_findings
 from stepscope.analysis.across.compare import comparisons
-from stepscope.analysis.across.groups import group_findings, repeat_groups
-from stepscope.analysis.across.stepmodel import step_models
+from stepscope.analysis.across.groups import repeat_findings, repeat_groups
+from stepscope.analysis.across.points import Shape
+from stepscope.analysis.across.stepmodel import Bytes, BytesOf, step_models
 from stepscope.analysis.across.warmup import warm_up_findings
 from stepscope.analysis.boot.document import log_document
 from stepscope.analysis.cell.findings import cell_findings
+from stepscope.analysis.cell.loop_rules import stalled_in_decode
 from stepscope.analysis.cell.measured import measured
 from stepscope.analysis.cell.result import cell_result
 from stepscope.analysis.cell.telemetry import Machine
-from stepscope.analysis.floor import floor_points, step_bytes_of
+from stepscope.analysis.floor import (
+    StepAt,
+    context_of,
+    floor_points,
+    step_bytes_of,
+)
 from stepscope.analysis.records import Analysis, BootResult
 from stepscope.findings import Finding
+from stepscope.physics.hardware import find_gpu
 from stepscope.run.run import Launch, Run
 from stepscope.units import seconds
 
@@ -24,42 +34,75 @@ def analyze(run: Run) -> Analysis:
     machine = Machine.of(run.samples)
     found: list[Finding] = []
     results = []
+    in_decode: set[str] = set()
     for cell in run.cells:
         m = measured(cell, run, machine)
         mine = cell_findings(m)
         found += mine
         results.append(cell_result(m, mine, run.cost))
-    groups = repeat_groups(results)
-    found += group_findings(groups)
-    found += ttft_findings(results)
-    contaminated = frozenset(
-        f.cell for f in found if f.code == "first-run-contaminated" and f.cell
-    )
-    groups = repeat_groups(results, contaminated)
+        if stalled_in_decode(m):
+            in_decode.add(cell.name)
+    found += [*repeat_findings(results), *ttft_findings(results)]
+    contaminated = _named(found, "first-run-contaminated")
+    anomalous = contaminated | _named(found, "stall", "ttft-not-monotone")
+    groups = repeat_groups(results, anomalous)
     found += warm_up_findings(run, results)
     bytes_of, more = step_bytes_of(run)
-    found += more
-    dp = max(run.layout.dp, 1)
-    models = step_models(
+    models, poor = step_models(
         results,
-        dp,
-        None if bytes_of is None else lambda x: bytes_of(x * dp).path_bytes,
-        contaminated,
+        max(run.layout.dp, 1),
+        _physics(run, bytes_of),
+        contaminated | in_decode,
     )
     order = list(dict.fromkeys(c.configuration for c in run.cells))
-    compared, across = comparisons(groups, order)
-    found += across
-    boots = tuple(_boot(launch) for launch in run.launches)
-    found += [f for launch in run.launches if launch.log for f in launch.log.findings]
+    launches = {cell.name: cell.launch for cell in run.cells}
+    compared, notes = comparisons(groups, order, launches, anomalous)
+    found += [*more, *poor, *notes, *_from_logs(run)]
     return Analysis(
         cells=tuple(results),
         groups=groups,
         step_model=models,
-        floor=floor_points(results, run, bytes_of),
-        boot=boots,
+        floor=floor_points(results, run, bytes_of, contaminated | in_decode),
+        boot=tuple(_boot(launch) for launch in run.launches),
         comparisons=compared,
-        findings=(*run.findings, *found),
+        findings=tuple(dict.fromkeys((*run.findings, *found))),
     )
+
+
+def _named(findings: Sequence[Finding], *codes: str) -> frozenset[str]:
+    return frozenset(f.cell for f in findings if f.code in codes and f.cell)
+
+
+def _from_logs(run: Run) -> list[Finding]:
+    return [
+        msgspec.structs.replace(finding, launch=finding.launch or launch.name)
+        for launch in run.launches
+        if launch.log is not None
+        for finding in launch.log.findings
+    ]
+
+
+def _physics(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
+    """Return bytes by shape for a mixture of experts; a dense model's grow in a line.
+
+    Without coverage the bytes are a constant and a line in the batch, which toll and
+    slope already are.
+    """
+    if bytes_of is None or bytes_of(1, 1).coverage is None:
+        return None
+    gpu = find_gpu(run.gpu) if run.gpu else None
+    dp = max(run.layout.dp, 1)
+
+    def of(shape: Shape) -> Bytes | None:
+        context = context_of(shape)
+        if context is None:
+            return None
+        return Bytes(
+            at=lambda x: bytes_of(x * dp, context).path_bytes,
+            peak_bytes_per_s=None if gpu is None else gpu.bandwidth_bytes_per_s,
+        )
+
+    return of
 
 
 def _boot(launch: Launch) -> BootResult:

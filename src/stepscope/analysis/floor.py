@@ -1,35 +1,42 @@
 """The byte floor beside the measured steps."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from stepscope.analysis.across.groups import readable
-from stepscope.analysis.across.stepmodel import step_ms
+import numpy as np
+
+from stepscope.analysis.across.points import (
+    Shape,
+    readable,
+    shape_of,
+    whole_waves,
+)
+from stepscope.analysis.across.stepmodel import SOURCES, step_source
 from stepscope.analysis.records import CellResult, FloorPoint
 from stepscope.errors import StepscopeError
 from stepscope.findings import Finding
 from stepscope.physics.hardware import find_gpu
 from stepscope.physics.shapes import model_shape
-from stepscope.physics.step import StepBytes, step_bytes
+from stepscope.physics.step import StepBytes, StepOptions, step_bytes
 from stepscope.run.run import Run
 
-StepAt = Callable[[float], StepBytes]
+#: Bytes of one step from sequences in flight over all ranks, and tokens of context.
+StepAt = Callable[[float, float], StepBytes]
 
 
 def step_bytes_of(run: Run) -> tuple[StepAt | None, list[Finding]]:
-    """Return bytes per step of the run's model over sequences in flight.
+    """Return bytes per step of the run's model.
 
     Returns:
-        A function of the batch over all ranks; None where the model is unknown or not
+        A function of batch and context; None where the model is unknown or not
         understood, with a finding that says why.
     """
     if run.model_config is None:
         return None, []
-    context = _context(run)
-    if context is None:
-        return None, []
+    options = StepOptions(kv_dtype=_kv_dtype(run))
     try:
         shape = model_shape(run.model_config)
-        step_bytes(shape, run.layout, 1, context)
+        step_bytes(shape, run.layout, 1, 1, options)
     except StepscopeError as error:
         return None, [
             Finding(
@@ -38,49 +45,83 @@ def step_bytes_of(run: Run) -> tuple[StepAt | None, list[Finding]]:
                 message=f"no byte floor: {error}",
             )
         ]
-    return lambda batch: step_bytes(shape, run.layout, batch, context), []
+
+    def at(batch: float, context: float) -> StepBytes:
+        return step_bytes(shape, run.layout, batch, context, options)
+
+    return at, []
 
 
-def _context(run: Run) -> int | None:
-    """Mean tokens of a sequence in mid-answer: the prompt and half of the answer."""
-    for cell in run.cells:
-        work = cell.workload
-        if not cell.warm_up and work.input_tokens and work.output_tokens:
-            return work.input_tokens + work.output_tokens // 2
-    return None
+def _kv_dtype(run: Run) -> str:
+    logs = [launch.log for launch in run.launches if launch.log is not None]
+    found = next((log.resolved.get("kv_cache_dtype") for log in logs), None)
+    return found if isinstance(found, str) else "auto"
+
+
+def context_of(shape: Shape) -> float | None:
+    """Return the tokens of a sequence in mid-answer: prompt and half of the answer."""
+    if shape.input_tokens is None or shape.output_tokens is None:
+        return None
+    return shape.input_tokens + shape.output_tokens / 2
 
 
 def floor_points(
-    cells: Sequence[CellResult], run: Run, at: StepAt | None
+    cells: Sequence[CellResult],
+    run: Run,
+    at: StepAt | None,
+    leave_out: frozenset[str] = frozenset(),
 ) -> tuple[FloorPoint, ...]:
     """Return for each measured concurrency the least milliseconds a step could take.
 
     Assumes: the data sheet's memory bandwidth, which no kernel reaches, so that the
-        floor is low; experts drawn uniformly.
+        floor is low; experts drawn uniformly. Step times are means over repeats.
+
+    Args:
+        cells: All cells; those that can support nothing are left out.
+        run: Names the GPU.
+        at: From ``step_bytes_of``.
+        leave_out: Names of further cells to leave out where others repeat them.
     """
     gpu = find_gpu(run.gpu) if run.gpu else None
     if at is None or gpu is None:
         return ()
+    rows: dict[str, list[CellResult]] = defaultdict(list)
+    for cell in readable(cells):
+        if cell.concurrency:
+            rows[cell.configuration].append(cell)
     found = []
-    seen: set[tuple[str, int]] = set()
-    for cell in sorted(readable(cells), key=lambda c: c.concurrency or 0):
-        if not cell.concurrency or (cell.configuration, cell.concurrency) in seen:
-            continue
-        seen.add((cell.configuration, cell.concurrency))
-        batch = cell.concurrency * min(cell.occupancy or 1.0, 1.0)
-        step = at(batch)
-        least_ms = 1e3 * step.path_bytes / gpu.bandwidth_bytes_per_s
-        took = step_ms(cell)
-        found.append(
-            FloorPoint(
-                configuration=cell.configuration,
-                concurrency=cell.concurrency,
-                seqs_per_rank=step.seqs_per_rank,
-                coverage=step.coverage,
-                bytes_per_rank=step.bytes_per_rank,
-                floor_ms=least_ms,
-                step_ms=took,
-                times_floor=None if took is None else took / least_ms,
-            )
-        )
+    for members in rows.values():
+        source = step_source(members)
+        for concurrency in sorted({c.concurrency or 0 for c in members}):
+            here = [c for c in members if c.concurrency == concurrency]
+            here = [c for c in here if whole_waves(c)] or here
+            here = [c for c in here if c.name not in leave_out] or here
+            point = _point(here, at, source, gpu.bandwidth_bytes_per_s)
+            if point is not None:
+                found.append(point)
     return tuple(found)
+
+
+def _point(
+    cells: Sequence[CellResult], at: StepAt, source: str, bandwidth: float
+) -> FloorPoint | None:
+    """Return the point of some repeats; None where context or batch is unknown."""
+    context = context_of(shape_of(cells[0]))
+    slots = cells[0].concurrency
+    if context is None or slots is None:
+        return None
+    held = [c.mean_in_flight or slots * min(c.occupancy or 1.0, 1.0) for c in cells]
+    step = at(float(np.mean(held)), context)
+    least_ms = 1e3 * step.path_bytes / bandwidth
+    took = [value for c in cells if (value := SOURCES[source](c)) is not None]
+    step_ms = float(np.mean(took)) if took else None
+    return FloorPoint(
+        configuration=cells[0].configuration,
+        concurrency=slots,
+        seqs_per_rank=step.seqs_per_rank,
+        coverage=step.coverage,
+        bytes_per_rank=step.bytes_per_rank,
+        floor_ms=least_ms,
+        step_ms=step_ms,
+        times_floor=None if step_ms is None else step_ms / least_ms,
+    )

@@ -58,7 +58,13 @@ class CellTelemetry(
 
 
 class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cell's figures; see contract.md for the names."""
+    """One cell's figures; see docs/glossary.md for the names.
+
+    Attributes beyond the obvious:
+        steady_occupancy: Mean in flight over C between the first completion and the
+            last send; None below four waves.
+        engine_step_source: What ``engine_step_ms`` was counted from.
+    """
 
     name: str
     configuration: str
@@ -98,6 +104,15 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prefill_share_of_steps: float | None
     telemetry: CellTelemetry | None
     usd_per_million_output_tokens: float | None
+    n_prompts: int | None = None
+    asked_input_tokens: int | None = None
+    asked_output_tokens: int | None = None
+    mean_in_flight: float | None = None
+    steady_occupancy: float | None = None
+    engine_step_source: str | None = None
+    server_queue_ms: float | None = None
+    preemptions: int | None = None
+    prefix_cache_hit_pct: float | None = None
 
 
 StepModelKind = Literal["constant", "line", "hinge", "coverage"]
@@ -105,6 +120,9 @@ StepModelKind = Literal["constant", "line", "hinge", "coverage"]
 
 class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Step time over sequences per rank, for one configuration of one session.
+
+    ``step_source`` says which step time: ``engine step``, ``server TPOT`` or
+    ``client TPOT``; one for all points.
 
     Level, slope, knee and asymptote are four numbers with their 95 % intervals; the
     asymptote (level - slope x knee) is not a cost anything ever pays.
@@ -127,6 +145,8 @@ class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     points: tuple[tuple[float, float], ...] = ()
     curve: tuple[tuple[float, float], ...] = ()
     rejected: tuple[str, ...] = ()
+    session: str | None = None
+    step_source: str | None = None
 
 
 class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -186,6 +206,9 @@ class RepeatGroup(
     mean: float
     ci95: tuple[float, float] | None
     cv_pct: float | None
+    n_prompts: int | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
 
 
 class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,52 +5,73 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepscope.analysis.across.groups import whole_waves
+from stepscope.analysis.across.points import Shape, shape_of, whole_waves
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 
-_ABOVE_BOTH = 1.3
+_ABOVE = 1.3
 
 
 def ttft_findings(cells: Sequence[CellResult]) -> list[Finding]:
-    """Flag a cell whose mean TTFT lies above both neighbours in concurrency.
+    """Flag cells whose mean TTFT stands above what lies on either side.
 
-    TTFT can not fall as more requests share a server, so a row above the next
-    higher one by 1.3 is an accident: a stall. All requests count, since a stall in
-    the first wave is what it must see.
+    TTFT can not fall as more requests share a server. A row above any later row by
+    1.3, and above all sound earlier rows by as much, breaks that order by itself.
+    All requests count, first wave too: a stall there is what it must see. Void cells
+    are no neighbours, since their stamps are the client's.
+
+    Assumes: the same shape of requests on all rows. The first row has no left
+        neighbour and the last none on its right: neither can be flagged.
     """
-    rows: dict[tuple[str, str], dict[int, list[CellResult]]] = defaultdict(
-        lambda: defaultdict(list)
-    )
+    rows: dict[tuple[str, str, Shape], list[CellResult]] = defaultdict(list)
     for cell in cells:
-        usable = cell.status == "done" and not cell.warm_up and whole_waves(cell)
-        if usable and cell.concurrency and cell.ttft_ms.mean is not None:
-            rows[(cell.configuration, cell.session)][cell.concurrency].append(cell)
+        sound = cell.valid and not cell.warm_up and whole_waves(cell)
+        if sound and cell.concurrency and cell.ttft_ms.mean:
+            key = (cell.configuration, cell.session, shape_of(cell))
+            rows[key].append(cell)
     found = []
-    for points in rows.values():
-        order = sorted(points)
-        typical = {
-            c: float(np.median([x.ttft_ms.mean or 0.0 for x in points[c]]))
-            for c in order
-        }
-        for at in range(1, len(order) - 1):
-            low, high = typical[order[at - 1]], typical[order[at + 1]]
-            for cell in points[order[at]]:
-                mean = cell.ttft_ms.mean or 0.0
-                if mean > _ABOVE_BOTH * max(low, high):
-                    found.append(_finding(cell, low, high, order[at - 1 : at + 2]))
+    for members in rows.values():
+        found += _out_of_order(members)
     return found
 
 
+def _out_of_order(cells: Sequence[CellResult]) -> list[Finding]:
+    points: dict[int, list[CellResult]] = defaultdict(list)
+    for cell in cells:
+        points[cell.concurrency or 0].append(cell)
+    order = sorted(points)
+    typical = {c: float(np.median([_ttft(x) for x in points[c]])) for c in order}
+    found = []
+    sound_low = typical[order[0]]
+    for at in range(1, len(order) - 1):
+        here = order[at]
+        later = min(order[at + 1 :], key=lambda c: typical[c])
+        flagged = [
+            cell
+            for cell in points[here]
+            if _ttft(cell) > _ABOVE * max(sound_low, typical[later])
+        ]
+        found += [_finding(cell, order[at - 1], later, typical) for cell in flagged]
+        if not flagged:
+            sound_low = max(sound_low, typical[here])
+    return found
+
+
+def _ttft(cell: CellResult) -> float:
+    assert cell.ttft_ms.mean is not None
+    return cell.ttft_ms.mean
+
+
 def _finding(
-    cell: CellResult, low: float, high: float, around: Sequence[int]
+    cell: CellResult, before: int, after: int, typical: dict[int, float]
 ) -> Finding:
     return Finding(
         code="ttft-not-monotone",
         severity="warning",
-        message=f"mean TTFT {cell.ttft_ms.mean:.0f} ms at concurrency"
-        f" {cell.concurrency} is above both neighbours ({low:.0f} ms at {around[0]},"
-        f" {high:.0f} ms at {around[2]}): a stall, not a trend",
-        hint="Measure it again; it can be no baseline of a comparison.",
+        message=f"mean TTFT {_ttft(cell):.0f} ms at concurrency {cell.concurrency},"
+        f" with {typical[before]:.0f} ms at {before} and {typical[after]:.0f} ms at"
+        f" {after}: an accident, not a trend",
+        hint="Repeat it; its throughput and TTFT can be no baseline of a comparison."
+        " Its TPOT does not hold the wait for the first token.",
         cell=cell.name,
     )

@@ -53,7 +53,8 @@ def linear(design: Floats, y: Floats) -> Fit:
     theta: Floats = np.zeros(design.shape[1])
     fitted: Floats = y.copy()
     for _ in range(_REWEIGHTINGS):
-        theta = np.linalg.lstsq(design * weight[:, None], y * weight, rcond=None)[0]
+        solved = np.linalg.lstsq(design * weight[:, None], y * weight, rcond=None)
+        theta = np.asarray(solved[0], dtype=np.float64)
         fitted = np.asarray(np.maximum(design @ theta, 1e-3 * y), dtype=np.float64)
         weight = 1 / fitted
     sse = float(np.sum(((y - fitted) / fitted) ** 2))
@@ -81,15 +82,20 @@ class Hinge:
     at_the_end: bool
 
 
-def hinge(x: Floats, y: Floats) -> Hinge | None:
+def hinge(x: Floats, y: Floats, sizes: Floats) -> Hinge | None:
     """Fit a hinge by trying knees; None with fewer than five sizes.
 
     Source: profile intervals: every knee whose SSE is at most
         SSE_min (1 + F(.95; 1, n - 3) / (n - 3)); level and slope take the union of
         their conditional intervals over those knees.
+    Assumes: errors of constant relative size, independent from run to run.
+
+    Args:
+        x: Observed sequences per rank.
+        y: Step times.
+        sizes: Distinct sizes, ascending: where ``x`` of repeats is pooled.
     """
-    sizes = np.unique(x)
-    if sizes.size < 5 or x.size < 5:
+    if sizes.size < 5:
         return None
     knees = np.geomspace(sizes[0], sizes[-2], _N_KNEES)
     fits = [linear(np.column_stack([np.ones_like(x), np.maximum(x - k, 0)]), y)
@@ -124,6 +130,9 @@ def better(sse_small: float, sse_big: float, n: int, k_small: int, k_big: int) -
     """Return True when the bigger of two nested models is better at 5 %.
 
     Source: F-test on the drop of the residual sum of squares.
+    Assumes: what the bigger model leaves is noise. Its own residual is the yardstick
+        and not the spread of repeats: repeats on one launch agree far better than
+        any model fits, and would make every bend significant.
     """
     if n <= k_big:
         return False
@@ -131,3 +140,16 @@ def better(sse_small: float, sse_big: float, n: int, k_small: int, k_big: int) -
         return sse_small > 1e-9
     f = (sse_small - sse_big) / (k_big - k_small) / (sse_big / (n - k_big))
     return bool(f > stats.f.ppf(0.95, k_big - k_small, n - k_big))
+
+
+def aicc(sse: float, n: int, k: int) -> float:
+    """Return Akaike's criterion, corrected for small n: for models that do not nest.
+
+    Source: Hurvich and Tsai, "Regression and time series model selection in small
+        samples", Biometrika 76 (1989); the variance counts as a parameter.
+    Returns infinity where n is too small for it.
+    """
+    k += 1
+    if n <= k + 1:
+        return float("inf")
+    return n * float(np.log(max(sse, 1e-12) / n)) + 2 * k * n / (n - k - 1)

@@ -1,36 +1,52 @@
 """Repeats of one point, read together."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
+from stepscope.analysis.across.points import Point, point_of, readable, value_of
 from stepscope.analysis.records import CellResult, RepeatGroup
 from stepscope.findings import Finding
 
 #: What is read over repeats: name -> how to take it from a cell.
 METRICS = ("output_tokens_per_s", "tpot_ms", "ttft_ms")
-#: First against the rest: a first read this far off with the others this close.
-_FIRST_OFF_PCT = 3.0
+RATE = METRICS[0]
+#: A first read this far off the others is worth a sentence.
+_FIRST_OFF = 0.02
+#: Two or three repeats may agree by luck; a run's rate is not better known than this.
+_LEAST_SD = 0.003
 
 
-def value_of(cell: CellResult, metric: str) -> float | None:
-    """Return a cell's figure: a rate itself, of a distribution its mean."""
-    found = getattr(cell, metric)
-    if found is None or isinstance(found, float):
-        return found
-    return None if found.mean is None else float(found.mean)
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Run-to-run standard deviation of a log figure, pooled over points."""
+
+    sd: float
+    df: int
 
 
-def readable(cells: Iterable[CellResult]) -> list[CellResult]:
-    """Return the cells that may support a figure: valid and no warm-ups."""
-    return [c for c in cells if c.valid and not c.warm_up and not c.n_failed]
+def pooled(values: Sequence[Sequence[float]]) -> Spread | None:
+    """Return the SD of logs within each series, pooled; None without repeats.
+
+    Assumes: the same relative spread in all series.
+    """
+    logs = [np.log(series) for series in values if len(series) > 1]
+    df = sum(series.size - 1 for series in logs)
+    if not df:
+        return None
+    total = sum(float(((series - series.mean()) ** 2).sum()) for series in logs)
+    return Spread(sd=float(np.sqrt(total / df)), df=df)
 
 
-def whole_waves(cell: CellResult) -> bool:
-    """Return True where the cell is not cut into partial waves."""
-    return cell.waves is None or cell.waves == int(cell.waves)
+def by_point(cells: Sequence[CellResult]) -> Mapping[Point, list[CellResult]]:
+    """Return readable cells by the point that they repeat, in the run's order."""
+    points: dict[Point, list[CellResult]] = defaultdict(list)
+    for cell in readable(cells):
+        points[point_of(cell)].append(cell)
+    return points
 
 
 def repeat_groups(
@@ -39,20 +55,19 @@ def repeat_groups(
     """Return each point's repeats with a Student t interval on logs.
 
     Assumes: runs are independent and log-normal. Requests of one run are not runs:
-        they share the engine's steps and say nothing of repeatability.
+        they share the engine's steps and say nothing of repeatability. Repeats of
+        one launch do not hold what differs from launch to launch.
 
     Args:
         cells: All cells; those that can support nothing are left out.
-        leave_out: Names of further cells to leave out (contaminated first runs).
+        leave_out: Names of cells to leave out where their point has others:
+            contaminated first runs, stalls.
     """
-    points: dict[tuple[str, str, int | None], list[CellResult]] = defaultdict(list)
-    for cell in readable(cells):
-        if whole_waves(cell) and cell.name not in leave_out:
-            points[(cell.configuration, cell.session, cell.concurrency)].append(cell)
     groups = []
-    for (configuration, session, concurrency), members in points.items():
+    for point, everyone in by_point(cells).items():
+        members = [c for c in everyone if c.name not in leave_out] or everyone
         for metric in METRICS:
-            pairs = [(c.name, value_of(c, metric)) for c in members]
+            pairs = [(cell.name, value_of(cell, metric)) for cell in members]
             known = [(name, v) for name, v in pairs if v is not None and v > 0]
             if not known:
                 continue
@@ -60,15 +75,18 @@ def repeat_groups(
             ci, cv = interval(values)
             groups.append(
                 RepeatGroup(
-                    configuration=configuration,
-                    session=session,
-                    concurrency=concurrency,
+                    configuration=point.configuration,
+                    session=point.session,
+                    concurrency=point.concurrency,
                     metric=metric,
                     cells=tuple(name for name, _ in known),
                     values=values,
                     mean=float(np.exp(np.mean(np.log(values)))),
                     ci95=ci,
                     cv_pct=cv,
+                    n_prompts=point.n_prompts,
+                    input_tokens=point.shape.input_tokens,
+                    output_tokens=point.shape.output_tokens,
                 )
             )
     return tuple(groups)
@@ -91,48 +109,82 @@ def interval(
     return (float(np.exp(middle - half)), float(np.exp(middle + half))), 100 * sd
 
 
-def group_findings(groups: Sequence[RepeatGroup]) -> list[Finding]:
-    """Return findings on repeats: none at all, or a first one that stands apart."""
-    rates = [g for g in groups if g.metric == "output_tokens_per_s"]
-    found = []
-    alone = sorted({g.concurrency or 0 for g in rates if len(g.values) == 1})
-    if alone:
-        found.append(
-            Finding(
-                code="no-repeats",
-                severity="warning",
-                message="measured once, so without an interval: concurrency "
-                + ", ".join(map(str, alone)),
-                hint='Repeat them: concurrency = ["64x3"].',
-            )
+def repeat_findings(cells: Sequence[CellResult]) -> list[Finding]:
+    """Return what the repeats say: there are none, or a first one stands apart."""
+    points = by_point(cells)
+    return [*_alone(points), *_first_runs(points)]
+
+
+def _alone(points: Mapping[Point, list[CellResult]]) -> list[Finding]:
+    alone: dict[tuple[str, str], set[int]] = defaultdict(set)
+    for point, members in points.items():
+        if len(members) == 1:
+            key = (point.configuration, point.session)
+            alone[key].add(point.concurrency or 0)
+    return [
+        Finding(
+            code="no-repeats",
+            severity="warning",
+            message=f"{configuration}: measured once, so without an interval, at"
+            f" concurrency {', '.join(map(str, sorted(sizes)))}",
+            hint='Repeat what a claim rests on, such as concurrency = ["64x3"].',
         )
-    for group in rates:
-        contaminated = _first_off(group)
-        if contaminated is not None:
-            found.append(contaminated)
+        for (configuration, _), sizes in alone.items()
+    ]
+
+
+def _first_runs(points: Mapping[Point, list[CellResult]]) -> list[Finding]:
+    """Test each first run against the rest of its point.
+
+    Source: t on logs with the SD of the later runs, pooled over points: two later
+        runs alone would have one degree of freedom.
+    """
+    rates = {
+        point: [(c.name, v) for c in members if (v := value_of(c, RATE))]
+        for point, members in points.items()
+    }
+    found = []
+    for (configuration, session), mine in _by_session(rates).items():
+        spread = pooled([[v for _, v in pairs[1:]] for pairs in mine])
+        if spread is None:
+            continue
+        for pairs in mine:
+            off = _first_off(pairs, spread)
+            if off is not None:
+                found.append(_first_off_finding(configuration, session, pairs, off))
     return found
 
 
-def _first_off(group: RepeatGroup) -> Finding | None:
-    """Flag a first run outside a t prediction interval of the others."""
-    if len(group.values) < 3:
-        return None
-    first, *rest = np.log(group.values)
-    n = len(rest)
-    middle, sd = float(np.mean(rest)), float(np.std(rest, ddof=1))
-    # Two or three repeats may agree by luck: half a percent is assumed at least.
-    spread = max(sd, 0.005) * np.sqrt(1 + 1 / n)
-    off = float(first - middle)
-    limit = float(stats.t.ppf(0.975, max(n - 1, 2))) * spread
-    if abs(off) <= limit or abs(100 * np.expm1(off)) < _FIRST_OFF_PCT:
-        return None
-    reads = ", ".join(f"{v:.0f}" for v in group.values)
+def _by_session(
+    rates: Mapping[Point, list[tuple[str, float]]],
+) -> Mapping[tuple[str, str], list[list[tuple[str, float]]]]:
+    sessions: dict[tuple[str, str], list[list[tuple[str, float]]]] = defaultdict(list)
+    for point, pairs in rates.items():
+        if len(pairs) > 2:
+            sessions[(point.configuration, point.session)].append(pairs)
+    return sessions
+
+
+def _first_off(pairs: Sequence[tuple[str, float]], spread: Spread) -> float | None:
+    first, *rest = np.log([v for _, v in pairs])
+    off = float(first - np.mean(rest))
+    error = max(spread.sd, _LEAST_SD) * np.sqrt(1 + 1 / len(rest))
+    limit = float(stats.t.ppf(0.975, max(spread.df, 2))) * error
+    return off if abs(off) > max(limit, _FIRST_OFF) else None
+
+
+def _first_off_finding(
+    configuration: str, session: str, pairs: Sequence[tuple[str, float]], off: float
+) -> Finding:
+    reads = ", ".join(f"{v:.0f}" for _, v in pairs)
+    way = "low" if off < 0 else "high"
     return Finding(
         code="first-run-contaminated",
         severity="warning",
-        message=f"the first of {len(group.values)} reads at concurrency"
-        f" {group.concurrency} is {100 * np.expm1(off):+.1f} % from the others"
-        f" ({reads} tokens/s): their mean is no figure",
-        hint="It still carries warm-up: take the later reads, or repeat it.",
-        cell=group.cells[0],
+        message=f"{configuration} in {session}: the first of {len(pairs)} repeats read"
+        f" {abs(100 * np.expm1(off)):.1f} % {way} ({reads} tokens/s), far outside the"
+        " spread of the others; it is left out of every mean and model",
+        hint="Take the later reads. What was it: a stall, a compilation, warm-up? See"
+        " the cell's other findings, or repeat it.",
+        cell=pairs[0][0],
     )

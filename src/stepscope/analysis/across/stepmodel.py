@@ -2,18 +2,41 @@
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
-from stepscope.analysis.across.fits import Fit, Floats, better, hinge, linear
-from stepscope.analysis.across.groups import readable, whole_waves
+from stepscope.analysis.across.curves import BytesAt, Curve, Points, coverage, plain
+from stepscope.analysis.across.fits import aicc
+from stepscope.analysis.across.points import Shape, readable, shape_of, whole_waves
 from stepscope.analysis.records import CellResult, StepModel
+from stepscope.findings import Finding
 
-#: Bytes of one step of one rank at x sequences per rank.
-BytesAt = Callable[[float], float]
 _N_CURVE = 60
-#: A knee whose interval spans more is not claimed.
-_MOST_KNEE_SPAN = 4.0
+#: A model that leaves more describes nothing.
+_POOR_PCT = 10.0
+#: "It does not depend on the batch" needs points that agree this well.
+_CONSTANT_PCT = 5.0
+
+#: Step times, best first: what they are called and how to take them from a cell.
+SOURCES: dict[str, Callable[[CellResult], float | None]] = {
+    "engine step": lambda cell: cell.engine_step_ms,
+    "server TPOT": lambda cell: cell.server_tpot_ms,
+    "client TPOT": lambda cell: cell.tpot_ms.mean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """What physics says of the model: bytes per step and the data sheet's bandwidth."""
+
+    at: BytesAt
+    peak_bytes_per_s: float | None
+
+
+#: The same for each shape of requests; None where the shape is unknown.
+BytesOf = Callable[[Shape], Bytes | None]
 
 
 def step_ms(cell: CellResult) -> float | None:
@@ -21,173 +44,167 @@ def step_ms(cell: CellResult) -> float | None:
 
     TPOT is the step time only when no prefill shares the steps.
     """
-    for value in (cell.engine_step_ms, cell.server_tpot_ms, cell.tpot_ms.mean):
-        if value is not None:
-            return value
-    return None
+    values = (take(cell) for take in SOURCES.values())
+    return next((value for value in values if value is not None), None)
+
+
+def step_source(cells: Sequence[CellResult]) -> str:
+    """Return the best step time that all cells have, so that none are mixed."""
+    for name, take in SOURCES.items():
+        if all(take(cell) is not None for cell in cells):
+            return name
+    return "client TPOT"
 
 
 def step_models(
     cells: Sequence[CellResult],
     dp: int,
-    bytes_at: BytesAt | None,
-    contaminated: frozenset[str] = frozenset(),
-) -> tuple[StepModel, ...]:
+    physics: BytesOf | None,
+    leave_out: frozenset[str] = frozenset(),
+) -> tuple[tuple[StepModel, ...], list[Finding]]:
     """Fit each configuration of each session that has three sizes or more.
 
+    Left out: void, unfinished and warm-up cells, first runs that stand apart, cells
+    with a stall after their first content, and cells with an incomplete last wave
+    where there are others. A cell with an odd TTFT stays: the wait for the first
+    token is no part of TPOT.
+
     Args:
-        cells: All cells; void, failed, warm-up and partial-wave cells are left out,
-            and the contaminated. A cell with an odd TTFT stays: its steps are sound.
+        cells: All cells.
         dp: Data-parallel ranks.
-        bytes_at: Bytes per step and rank; None for an unknown model.
-        contaminated: Names of first runs that stand apart from their repeats.
+        physics: For a mixture of experts whose shape is known; otherwise None.
+        leave_out: Names of further cells to leave out.
     """
-    rows: dict[tuple[str, str], list[CellResult]] = defaultdict(list)
+    rows: dict[tuple[str, str, Shape], list[CellResult]] = defaultdict(list)
     for cell in readable(cells):
-        usable = whole_waves(cell) and cell.name not in contaminated
-        if usable and step_ms(cell) is not None and cell.concurrency:
-            rows[(cell.configuration, cell.session)].append(cell)
-    models = [_model(name, points, dp, bytes_at) for (name, _), points in rows.items()]
-    return tuple(m for m in models if m is not None)
+        if cell.name not in leave_out and step_ms(cell) and cell.concurrency:
+            key = (cell.configuration, cell.session, shape_of(cell))
+            rows[key].append(cell)
+    models, findings = [], []
+    for (configuration, session, shape), members in rows.items():
+        whole = [c for c in members if whole_waves(c)]
+        used = whole if len({c.concurrency for c in whole}) >= 3 else members
+        model, found = _model(
+            configuration, used, dp, None if physics is None else physics(shape)
+        )
+        findings += found
+        if model is not None:
+            models.append(msgspec.structs.replace(model, session=session))
+    return tuple(models), findings
+
+
+def _points(cells: Sequence[CellResult], source: str, dp: int) -> Points:
+    known = [
+        (c, took) for c in cells if (took := SOURCES[source](c)) is not None and took
+    ]
+    asked = [c.concurrency or 1 for c, _ in known]
+    held = [
+        c.mean_in_flight or (c.concurrency or 1) * min(c.occupancy or 1.0, 1.0)
+        for c, _ in known
+    ]
+    return Points.of(
+        np.array(held, np.float64) / dp,
+        np.array([took for _, took in known], np.float64),
+        np.array(asked, np.float64),
+    )
 
 
 def _model(
-    name: str, cells: Sequence[CellResult], dp: int, bytes_at: BytesAt | None
-) -> StepModel | None:
-    slots = np.array([(c.concurrency or 1) for c in cells], dtype=np.float64)
-    held = np.array([c.occupancy or 1.0 for c in cells])
-    x = slots * np.minimum(held, 1.0) / dp
-    y = np.array([step_ms(c) or 0.0 for c in cells])
-    # An observed occupancy differs from repeat to repeat: sizes are the asked ones.
-    if np.unique(slots).size < 3 or (y <= 0).any():
-        return None
-    plain = _plain(name, x, y, slots / dp)
-    if bytes_at is None:
-        return plain
-    grown = _coverage(name, x, y, bytes_at)
-    if grown is None or (grown.residual_pct or 0) >= (plain.residual_pct or 0):
-        return plain
-    return grown
+    configuration: str, cells: Sequence[CellResult], dp: int, physics: Bytes | None
+) -> tuple[StepModel | None, list[Finding]]:
+    source = step_source(cells)
+    points = _points(cells, source, dp)
+    if points.sizes.size < 3:
+        return None, [
+            Finding(
+                code="too-few-sizes",
+                severity="info",
+                message=f"{configuration}: {points.sizes.size} concurrencies have a"
+                " step time; a step model needs three, a knee five",
+                hint="Measure more concurrencies of this configuration.",
+            )
+        ]
+    chosen = _choose(points, physics)
+    residual = 100 * float(np.sqrt(chosen.sse / points.n))
+    if chosen.kind == "constant" and residual > _CONSTANT_PCT:
+        return None, [
+            Finding(
+                code="step-model-poor",
+                severity="warning",
+                message=f"{configuration}: from {points.n} points neither a slope nor"
+                f" its absence can be shown (a constant leaves {residual:.0f} %): no"
+                " step model",
+                hint="Measure more concurrencies, three repeats each.",
+            )
+        ]
+    found = []
+    if residual > _POOR_PCT:
+        found.append(
+            Finding(
+                code="step-model-poor",
+                severity="warning",
+                message=f"{configuration}: the best shape, a {chosen.kind}, leaves"
+                f" {residual:.0f} % of the step time: its level is no toll",
+                hint="Give the model's config.json, so that bytes can be counted; look"
+                " for a stall or a change of kernel between two sizes.",
+            )
+        )
+    return _record(configuration, source, points, chosen), found
 
 
-def _plain(name: str, x: Floats, y: Floats, sizes: Floats) -> StepModel:
-    ones = np.ones_like(x)
-    flat = linear(ones[:, None], y)
-    line = linear(np.column_stack([ones, x]), y)
-    bent = hinge(sizes, y) if np.unique(sizes).size >= 5 else None
-    n = x.size
-    rejected = []
-    if bent is not None:
-        spread = (bent.knee_ci or (1.0, 99.0))[1] / (bent.knee_ci or (1.0, 99.0))[0]
-        wins = better(line.sse, bent.sse, n, 2, 3) and bent.slope > 0
-        if wins and spread <= _MOST_KNEE_SPAN and not bent.at_the_end:
-            level, slope, knee = bent.level, bent.slope, bent.knee
-            return _record(
-                name, "hinge", x, y, bent.sse,
-                lambda at: level + slope * np.maximum(at - knee, 0),
-                level=(level, bent.level_ci), slope=(slope, bent.slope_ci),
-                knee=(knee, bent.knee_ci),
-            )  # fmt: skip
-        why = "not better than a line" if not wins else "its knee is not pinned down"
-        rejected.append(f"hinge: {why}")
-    if better(flat.sse, line.sse, n, 1, 2):
-        theta = line.theta
-        return _record(
-            name, "line", x, y, line.sse, lambda at: theta[0] + theta[1] * at,
-            level=(float(theta[0]), line.interval(0)),
-            slope=(float(theta[1]), line.interval(1)), rejected=tuple(rejected),
-        )  # fmt: skip
-    level = float(flat.theta[0])
-    return _record(
-        name, "constant", x, y, flat.sse, lambda at: np.full_like(at, level),
-        level=(level, flat.interval(0)), slope=(0.0, None),
-        rejected=(*rejected, "line: not better than a constant"),
-    )  # fmt: skip
+def _choose(points: Points, physics: Bytes | None) -> Curve:
+    simple = plain(points)
+    if physics is None:
+        return simple
+    grown = coverage(points, physics.at, physics.peak_bytes_per_s)
+    if isinstance(grown, str):
+        return _with(simple, grown)
+    n = points.n
+    if aicc(grown.sse, n, grown.n_parameters) < aicc(
+        simple.sse, n, simple.n_parameters
+    ):
+        left = 100 * float(np.sqrt(simple.sse / n))
+        return _with(grown, *simple.rejected, f"{simple.kind}: it leaves {left:.1f} %")
+    left = 100 * float(np.sqrt(grown.sse / n))
+    return _with(simple, f"coverage: it leaves {left:.1f} %")
 
 
-def _coverage(name: str, x: Floats, y: Floats, bytes_at: BytesAt) -> StepModel | None:
-    """Fit t = toll + bytes(x) / bandwidth + slope x, none of them negative.
-
-    Assumes: bytes are read at one bandwidth at every size.
-    """
-    if np.unique(np.round(x, 1)).size < 4:
-        return None
-    size = np.array([bytes_at(float(at)) for at in x])
-    columns = {"toll": np.ones_like(x), "bytes": size, "slope": x}
-    fit, kept = _positive(columns, y)
-    if "bytes" not in kept:
-        return None
-    at = {key: i for i, key in enumerate(kept)}
-    per_byte = float(fit.theta[at["bytes"]])
-    ci = fit.interval(at["bytes"])
-    toll = float(fit.theta[at["toll"]]) if "toll" in at else 0.0
-    slope = float(fit.theta[at["slope"]]) if "slope" in at else 0.0
-
-    def curve(xs: Floats) -> Floats:
-        moved = np.array([bytes_at(float(v)) for v in xs])
-        return np.asarray(toll + per_byte * moved + slope * xs)
-
-    return _record(
-        name, "coverage", x, y, fit.sse, curve,
-        level=(toll, fit.interval(at["toll"]) if "toll" in at else None),
-        slope=(slope, fit.interval(at["slope"]) if "slope" in at else None),
-        bandwidth=(
-            1e3 / per_byte,
-            None if ci is None or ci[0] <= 0 else (1e3 / ci[1], 1e3 / ci[0]),
-        ),
-    )  # fmt: skip
+def _with(curve: Curve, *reasons: str) -> Curve:
+    return replace(curve, rejected=(*curve.rejected, *reasons))
 
 
-def _positive(columns: dict[str, Floats], y: Floats) -> tuple[Fit, list[str]]:
-    """Fit; drop the most negative term and fit again until none is negative."""
-    kept = list(columns)
-    while True:
-        fit = linear(np.column_stack([columns[k] for k in kept]), y)
-        scale = [fit.theta[i] * np.mean(columns[k]) for i, k in enumerate(kept)]
-        worst = int(np.argmin(scale))
-        if scale[worst] >= 0 or len(kept) == 1:
-            return fit, kept
-        kept.pop(worst)
-
-
-def _record(  # noqa: PLR0913  # the four labelled numbers of a model
-    name: str,
-    kind: str,
-    x: Floats,
-    y: Floats,
-    sse: float,
-    curve: Callable[[Floats], Floats],
-    *,
-    level: tuple[float, tuple[float, float] | None],
-    slope: tuple[float, tuple[float, float] | None],
-    knee: tuple[float, tuple[float, float] | None] | None = None,
-    bandwidth: tuple[float, tuple[float, float] | None] | None = None,
-    rejected: tuple[str, ...] = (),
-) -> StepModel:
-    grid = np.geomspace(float(x.min()), float(x.max()), _N_CURVE)
-    shares = {
-        f"{at:g}": float(100 * level[0] / curve(np.array([at]))[0])
-        for at in np.unique(np.round(x, 2)).tolist()
-    }
-    asymptote = None
-    if kind == "hinge" and knee is not None:
-        asymptote = level[0] - slope[0] * knee[0]
+def _record(configuration: str, source: str, points: Points, curve: Curve) -> StepModel:
+    grid = np.geomspace(float(points.x.min()), float(points.x.max()), _N_CURVE)
+    residual = 100 * float(np.sqrt(curve.sse / points.n))
     return StepModel(
-        configuration=name,
-        kind=kind,  # type: ignore[arg-type]  # the literals are this module's own
-        n_points=x.size,
-        level_ms=level[0],
-        level_ci95_ms=level[1],
-        slope_ms_per_seq=slope[0],
-        slope_ci95=slope[1],
-        knee_seqs_per_rank=None if knee is None else knee[0],
-        knee_ci95=None if knee is None else knee[1],
-        asymptote_ms=asymptote,
-        toll_share={k: min(v, 100.0) for k, v in shares.items()},
-        residual_pct=float(100 * np.sqrt(sse / x.size)),
-        bandwidth_bytes_per_s=None if bandwidth is None else bandwidth[0],
-        bandwidth_ci95=None if bandwidth is None else bandwidth[1],
-        points=tuple(zip(x.tolist(), y.tolist(), strict=True)),
-        curve=tuple(zip(grid.tolist(), curve(grid).tolist(), strict=True)),
-        rejected=rejected,
+        configuration=configuration,
+        kind=curve.kind,
+        n_points=points.n,
+        level_ms=curve.level,
+        level_ci95_ms=curve.level_ci,
+        slope_ms_per_seq=curve.slope,
+        slope_ci95=curve.slope_ci,
+        knee_seqs_per_rank=curve.knee,
+        knee_ci95=curve.knee_ci,
+        asymptote_ms=None
+        if curve.knee is None
+        else curve.level - curve.slope * curve.knee,
+        toll_share=_toll_share(points, curve) if residual <= _POOR_PCT else {},
+        residual_pct=residual,
+        bandwidth_bytes_per_s=curve.bandwidth,
+        bandwidth_ci95=curve.bandwidth_ci,
+        points=tuple(zip(points.x.tolist(), points.y.tolist(), strict=True)),
+        curve=tuple(zip(grid.tolist(), curve.at(grid).tolist(), strict=True)),
+        rejected=curve.rejected,
+        step_source=source,
     )
+
+
+def _toll_share(points: Points, curve: Curve) -> dict[str, float]:
+    """Return the level's share of the fitted step at each concurrency, percent."""
+    shares = {}
+    for asked in np.unique(points.asked).tolist():
+        x = np.array([points.x[points.asked == asked].mean()])
+        share = 100 * curve.level / float(curve.at(x)[0])
+        shares[f"{asked:g}"] = min(max(share, 0.0), 100.0)
+    return shares

@@ -29,6 +29,7 @@ class Columns:
         tokens: Output tokens; 0 where ``has_tokens`` is False.
         has_tokens: Whether the server said how many.
         asked: Output tokens asked for; 0 where unknown.
+        said_stop: Whether the server gave ``stop`` as the reason for its end.
         n_chunks: Content chunks.
         index: Position in the prompt order.
         chunk_bytes: Chunk offsets after ``sent`` of all requests, joined.
@@ -44,6 +45,7 @@ class Columns:
     tokens: Ints
     has_tokens: Bools
     asked: Ints
+    said_stop: Bools
     n_chunks: Ints
     index: Ints
     chunk_bytes: bytes
@@ -70,17 +72,26 @@ class Columns:
         return np.frombuffer(self.chunk_bytes, dtype="<i8").astype(np.int64)
 
     @cached_property
+    def _follows(self) -> Bools:
+        """Whether an offset follows another of the same, successful request."""
+        follows = np.ones(self.offsets.size, np.bool_)
+        begins = np.cumsum(self.n_offsets) - self.n_offsets
+        follows[begins[self.n_offsets > 0]] = False
+        return follows & np.repeat(self.ok, self.n_offsets)
+
+    @cached_property
     def gaps_ns(self) -> Ints:
         """Gaps between consecutive chunks of one request, successful ones pooled."""
         if self.offsets.size < 2:
             return np.empty(0, np.int64)
-        within = np.ones(self.offsets.size - 1, np.bool_)
-        ends = np.cumsum(self.n_offsets)
-        inner = ends[(ends > 0) & (ends < self.offsets.size)] - 1
-        within[inner] = False
-        within &= np.repeat(self.ok, self.n_offsets)[1:]
-        gaps: Ints = np.diff(self.offsets)[within]
+        gaps: Ints = np.diff(self.offsets)[self._follows[1:]]
         return gaps
+
+    @property
+    def gap_ends_ns(self) -> Ints:
+        """The instants at which ``gaps_ns`` end, in the same order."""
+        ends: Ints = self.arrivals_ns[self._follows]
+        return ends
 
     @cached_property
     def arrivals_ns(self) -> Ints:
@@ -141,6 +152,7 @@ def columns(requests: tuple[Request, ...]) -> Columns:
         tokens=ints(lambda row: row.output_tokens or 0),
         has_tokens=flags(lambda row: row.output_tokens is not None),
         asked=ints(lambda row: row.requested_output_tokens or 0),
+        said_stop=flags(lambda row: row.finish_reason == "stop"),
         n_chunks=ints(lambda row: row.n_chunks),
         index=ints(lambda row: row.index),
         chunk_bytes=b"".join(chunks),

@@ -9,11 +9,11 @@ from stepscope.analysis.cell.engine import (
     steps_from_log,
     steps_from_metrics,
 )
-from stepscope.analysis.cell.little import Little, little
+from stepscope.analysis.cell.little import Little, little, replayed_occupancy
 from stepscope.analysis.cell.server import ServerSide, server_side
 from stepscope.analysis.cell.telemetry import Machine
 from stepscope.analysis.cell.window import Window, cell_span, telemetry_window
-from stepscope.run.run import Cell, Launch, Run
+from stepscope.run.run import Cell, Launch, Run, Summary
 from stepscope.run.serverlog import LogEvent
 
 
@@ -30,6 +30,7 @@ class Measured:
     span: Window | None
     window: Window | None
     little: Little | None
+    expected_occupancy: tuple[float, float] | None
     server: ServerSide
     steps: EngineSteps | None
     machine: Machine
@@ -40,6 +41,50 @@ class Measured:
         """Slots of the closed loop."""
         return self.cell.workload.concurrency
 
+    @property
+    def other_requests(self) -> int:
+        """Requests that the server finished beside those of the client.
+
+        One in fifty (a probe, a request that the client gave up) does not move a
+        mean by more than the limits that it is held against, and counts as none.
+        """
+        counted = self.server.n_requests
+        if counted is None:
+            return 0
+        extra = abs(counted - self.n_ok)
+        return extra if extra > max(1, self.n_ok // 50) else 0
+
+    @property
+    def n_ok(self) -> int:
+        """Requests that succeeded."""
+        summary = self.cell.summary
+        if summary is not None and not self.cell.requests:
+            return summary.n_completed
+        return int(self.columns.timed.sum())
+
+
+def summary_e2el_ms(summary: Summary) -> float | None:
+    """Return the mean E2EL of a foreign result: its own, or TTFT + TPOT (n - 1)."""
+    own = summary.stats.get("e2el_ms", {}).get("mean")
+    if own is not None:
+        return own
+    ttft = summary.stats.get("ttft_ms", {}).get("mean")
+    tpot = summary.stats.get("tpot_ms", {}).get("mean")
+    if ttft is None or tpot is None or not summary.output_tokens:
+        return None
+    return ttft + tpot * (summary.output_tokens / summary.n_completed - 1)
+
+
+def summary_in_flight(summary: Summary) -> float | None:
+    """Return throughput x mean E2EL: with no records it is all that is known.
+
+    It is an occupancy, not a check of Little's law.
+    """
+    e2el = summary_e2el_ms(summary)
+    if e2el is None or summary.duration_s <= 0:
+        return None
+    return summary.n_completed * e2el / 1e3 / summary.duration_s
+
 
 def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
     """Gather what bears on one cell."""
@@ -47,7 +92,7 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
     rows = columns(cell.requests)
     span = cell_span(rows, cell.clock_slack_ns) if rows.n else None
     n_ok = int(rows.ok.sum())
-    if cell.summary is not None:
+    if cell.summary is not None and not cell.requests:
         n_ok = cell.summary.n_completed
     events = launch.log.events if launch is not None and launch.log else ()
     law = window = steps = None
@@ -65,8 +110,17 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
         span=span,
         window=window,
         little=law,
+        expected_occupancy=_expected_occupancy(rows, cell.workload.concurrency),
         server=server_side(cell.metrics_before, cell.metrics_after, n_ok),
         steps=steps,
         machine=machine,
         events=events,
     )
+
+
+def _expected_occupancy(
+    rows: Columns, concurrency: int | None
+) -> tuple[float, float] | None:
+    if not concurrency or not rows.timed.any():
+        return None
+    return replayed_occupancy(rows.e2el_ns().astype(float), rows.n, concurrency)

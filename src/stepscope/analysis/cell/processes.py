@@ -1,10 +1,14 @@
 """CPU of the host and of each process during a window, from cumulative times."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from stepscope.analysis.cell.window import Window
 from stepscope.run.samples import HostSample, ProcessSample
+
+Sampled = TypeVar("Sampled", HostSample, ProcessSample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +24,13 @@ class ProcessCpu:
     busiest_thread: dict[str, float] = field(default_factory=dict)
 
 
+def inside(samples: Sequence[Sampled], window: Window) -> Sequence[Sampled]:
+    """Return the samples within a window; they ascend in time."""
+    low = bisect_left(samples, window.from_ns, key=lambda sample: sample.at_ns)
+    high = bisect_right(samples, window.to_ns, key=lambda sample: sample.at_ns)
+    return samples[low:high]
+
+
 def process_cpu(samples: Sequence[ProcessSample], window: Window) -> ProcessCpu:
     """Return CPU between each process's first and last sample in the window.
 
@@ -27,9 +38,8 @@ def process_cpu(samples: Sequence[ProcessSample], window: Window) -> ProcessCpu:
         window too; where it changes within the window the figure is a lower bound.
     """
     by_pid: dict[tuple[int, str], list[ProcessSample]] = {}
-    for sample in samples:
-        if window.from_ns <= sample.at_ns <= window.to_ns:
-            by_pid.setdefault((sample.pid, sample.role), []).append(sample)
+    for sample in inside(samples, window):
+        by_pid.setdefault((sample.pid, sample.role), []).append(sample)
     by_role: dict[str, float] = {}
     busiest: dict[str, float] = {}
     for (_, role), rows in by_pid.items():
@@ -51,10 +61,8 @@ def host_cpu_pct(samples: Sequence[HostSample], window: Window) -> float | None:
     """Return the busy share of all cores between two samples in the window."""
     rows = [
         sample
-        for sample in samples
-        if window.from_ns <= sample.at_ns <= window.to_ns
-        and sample.cpu_busy_ns is not None
-        and sample.cpu_total_ns is not None
+        for sample in inside(samples, window)
+        if sample.cpu_busy_ns is not None and sample.cpu_total_ns is not None
     ]
     if len(rows) < 2:
         return None

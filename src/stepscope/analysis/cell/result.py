@@ -11,13 +11,17 @@ from stepscope.analysis.cell.latency import (
     summary_stats,
     token_weighted_tpot_ns,
 )
-from stepscope.analysis.cell.little import replayed_occupancy
-from stepscope.analysis.cell.measured import Measured
+from stepscope.analysis.cell.measured import (
+    Measured,
+    summary_e2el_ms,
+    summary_in_flight,
+)
 from stepscope.analysis.cell.telemetry import cell_telemetry
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.analysis.records import CellResult, CellTelemetry, Stats
 from stepscope.findings import Finding
 from stepscope.recipe.records import Cost
+from stepscope.run.run import Summary
 from stepscope.units import ms, seconds
 
 
@@ -46,6 +50,7 @@ def cell_result(
     if span is not None and m.little is not None:
         efficiency = decode_efficiency(rows, span, m.little.mean_in_flight)
     rate = tokens / duration_s if duration_s and tokens else None
+    steady, held = steady_tokens_per_s(rows, m.concurrency, n_waves)
     known_input = [
         r.prompt_tokens for r in cell.requests if r.ok and r.prompt_tokens is not None
     ]
@@ -59,11 +64,11 @@ def cell_result(
         duration_s=duration_s,
         waves=n_waves,
         occupancy=occupancy,
-        occupancy_expected=_expected_occupancy(m),
+        occupancy_expected=m.expected_occupancy,
         little_residual=None if m.little is None else m.little.residual,
         output_tokens_per_s=rate,
         requests_per_s=int(rows.timed.sum()) / duration_s if duration_s else None,
-        steady_output_tokens_per_s=steady_tokens_per_s(rows, m.concurrency, n_waves)[0],
+        steady_output_tokens_per_s=steady,
         ttft_ms=stats(rows.ttft_ns()),
         tpot_ms=stats(rows.tpot_ns()),
         itl_ms=stats(rows.gaps_ns),
@@ -79,6 +84,9 @@ def cell_result(
         prefill_share_of_steps=None if m.steps is None else m.steps.prefill_share,
         telemetry=_telemetry(m),
         usd_per_million_output_tokens=_usd(rate, cost),
+        mean_in_flight=None if m.little is None else m.little.mean_in_flight,
+        steady_occupancy=held,
+        engine_step_source=None if m.steps is None else m.steps.source,
     )
 
 
@@ -88,19 +96,21 @@ def client_gap_pct(m: Measured) -> float | None:
     The client's mean is weighted as the server's is: by request, or by token where
     the server's metric counts tokens. None where the server saw other requests too.
     """
-    if m.server.tpot_ms is None:
+    if m.server.tpot_ms is None or m.other_requests:
         return None
+    mine = client_tpot_ms(m)
+    return None if mine is None else 100 * (mine / m.server.tpot_ms - 1)
+
+
+def client_tpot_ms(m: Measured) -> float | None:
+    """Return the client's mean TPOT, weighted as the server's metric is."""
+    if m.cell.summary is not None and not m.cell.requests:
+        return m.cell.summary.stats.get("tpot_ms", {}).get("mean")
     if m.server.tpot_per_token:
-        mine = token_weighted_tpot_ns(m.columns)
-    else:
-        values = m.columns.tpot_ns()
-        mine = float(values.mean()) if values.size else None
-        n = m.server.n_requests
-        if n is not None and n != int(m.columns.timed.sum()):
-            return None
-    if mine is None:
-        return None
-    return 100 * (ms(mine) / m.server.tpot_ms - 1)
+        weighted = token_weighted_tpot_ns(m.columns)
+        return None if weighted is None else ms(weighted)
+    values = m.columns.tpot_ns()
+    return ms(float(values.mean())) if values.size else None
 
 
 def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
@@ -117,14 +127,13 @@ def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
         "valid": cell.status == "done" and not void,
         "void_reasons": void,
         "status": cell.status,
+        "n_prompts": cell.workload.n_prompts,
+        "asked_input_tokens": cell.workload.input_tokens,
+        "asked_output_tokens": cell.workload.output_tokens,
+        "server_queue_ms": m.server.queue_ms,
+        "preemptions": m.server.preemptions,
+        "prefix_cache_hit_pct": m.server.cache_hit_pct,
     }
-
-
-def _expected_occupancy(m: Measured) -> tuple[float, float] | None:
-    if not m.concurrency or not m.columns.timed.any():
-        return None
-    latencies = m.columns.e2el_ns().astype(float)
-    return replayed_occupancy(latencies, m.columns.n, m.concurrency)
 
 
 def _per_step(m: Measured) -> float | None:
@@ -165,16 +174,10 @@ def _from_summary(
         for key in ("ttft_ms", "tpot_ms", "itl_ms", "e2el_ms")
     }
     e2el, ttft = figures["e2el_ms"].mean, figures["ttft_ms"].mean
-    tpot = figures["tpot_ms"].mean
-    if e2el is None and ttft is not None and tpot is not None and summary.output_tokens:
-        e2el = ttft + tpot * (summary.output_tokens / n - 1)
-    occupancy = None
-    if m.concurrency and e2el is not None and took:
-        # X W / C: an occupancy, not a check of Little's law.
-        occupancy = n * e2el / 1000 / took / m.concurrency
-    error = None
-    if m.server.tpot_ms is not None and tpot is not None:
-        error = 100 * (tpot / m.server.tpot_ms - 1)
+    if e2el is None:
+        e2el = summary_e2el_ms(summary)
+    held = summary_in_flight(summary)
+    occupancy = held / m.concurrency if m.concurrency and held is not None else None
     return CellResult(
         **_identity(m, findings),
         n_requests=n + summary.n_failed,
@@ -189,7 +192,7 @@ def _from_summary(
         little_residual=None,
         output_tokens_per_s=rate,
         requests_per_s=n / took if took else None,
-        steady_output_tokens_per_s=None,
+        steady_output_tokens_per_s=_steady_of(summary, m.concurrency, e2el),
         ttft_ms=figures["ttft_ms"],
         tpot_ms=figures["tpot_ms"],
         itl_ms=figures["itl_ms"],
@@ -199,10 +202,20 @@ def _from_summary(
         chunks_per_token=None,
         server_tpot_ms=m.server.tpot_ms,
         server_ttft_ms=m.server.ttft_ms,
-        client_tpot_error_pct=error,
+        client_tpot_error_pct=client_gap_pct(m),
         engine_step_ms=None,
         tokens_per_step_and_sequence=None,
         prefill_share_of_steps=None,
         telemetry=None,
+        mean_in_flight=held,
         usd_per_million_output_tokens=_usd(rate, cost),
     )
+
+
+def _steady_of(
+    summary: Summary, concurrency: int | None, e2el_ms: float | None
+) -> float | None:
+    if not concurrency or not e2el_ms or not summary.output_tokens:
+        return None
+    per_request = summary.output_tokens / summary.n_completed
+    return concurrency * per_request / e2el_ms * 1e3

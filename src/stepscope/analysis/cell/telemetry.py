@@ -6,7 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stepscope.analysis.cell.processes import ProcessCpu, host_cpu_pct, process_cpu
+from stepscope.analysis.cell.processes import (
+    ProcessCpu,
+    host_cpu_pct,
+    inside,
+    process_cpu,
+)
 from stepscope.analysis.cell.window import Window
 from stepscope.analysis.records import CellTelemetry
 from stepscope.run.samples import GpuSample, HostSample, Samples
@@ -46,11 +51,16 @@ class GpuColumns:
 
 @dataclass(frozen=True)
 class Machine:
-    """All samples of a run, sorted once and read by every cell."""
+    """All samples of a run, sorted once and read by every cell.
+
+    ``steps_back``: where the samples' clock went backwards: instant, and by how much,
+    nanoseconds.
+    """
 
     gpus: tuple[GpuColumns, ...]
     host: tuple[HostSample, ...]
     samples: Samples
+    steps_back: tuple[tuple[int, int], ...] = ()
 
     @classmethod
     def of(cls, samples: Samples) -> "Machine":
@@ -58,14 +68,23 @@ class Machine:
         by_gpu: dict[int, list[GpuSample]] = {}
         for sample in samples.gpu:
             by_gpu.setdefault(sample.gpu, []).append(sample)
-        gpus = tuple(
-            GpuColumns(
-                at=np.array([s.at_ns for s in by_gpu[key]], np.int64),
-                samples=tuple(by_gpu[key]),
-            )
-            for key in sorted(by_gpu)
+        gpus: list[GpuColumns] = []
+        back: list[tuple[int, int]] = []
+        for key in sorted(by_gpu):
+            rows = by_gpu[key]
+            at = np.array([s.at_ns for s in rows], np.int64)
+            back += [
+                (int(at[i + 1]), int(at[i] - at[i + 1]))
+                for i in np.flatnonzero(np.diff(at) < 0).tolist()
+            ]
+            order = np.argsort(at, kind="stable")
+            gpus.append(GpuColumns(at=at[order], samples=tuple(rows[i] for i in order)))
+        return cls(
+            gpus=tuple(gpus),
+            host=samples.host,
+            samples=samples,
+            steps_back=tuple(back),
         )
-        return cls(gpus=gpus, host=samples.host, samples=samples)
 
 
 def cell_telemetry(
@@ -108,6 +127,11 @@ def cell_telemetry(
         host_cpu_pct=host_cpu_pct(machine.host, window),
         **_cpu_fields(cpu),
     )
+
+
+def n_inside(machine: Machine, window: Window) -> int:
+    """Return how many samples of one GPU lie in the window: the most of any."""
+    return max((_clip(gpu, window).at.size for gpu in machine.gpus), default=0)
 
 
 def coverage_gap(machine: Machine, window: Window) -> str | None:
@@ -212,8 +236,7 @@ def _memory_gib(chosen: Sequence[GpuColumns]) -> float | None:
 def _host_peak_gib(host: Sequence[HostSample], window: Window) -> float | None:
     used = [
         sample.cgroup_memory_bytes or sample.memory_used_bytes
-        for sample in host
-        if window.from_ns <= sample.at_ns <= window.to_ns
+        for sample in inside(host, window)
     ]
     known = [value for value in used if value is not None]
     return gib(max(known)) if known else None

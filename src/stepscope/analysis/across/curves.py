@@ -1,0 +1,201 @@
+"""The shapes that step time over batch can take, each fitted to the same points."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from stepscope.analysis.across.fits import Fit, Floats, better, hinge, linear
+from stepscope.analysis.records import StepModelKind
+
+#: Bytes of one step of one rank at x sequences per rank.
+BytesAt = Callable[[float], float]
+Interval = tuple[float, float] | None
+#: A knee whose interval spans more is not claimed.
+MOST_KNEE_SPAN = 4.0
+#: A fitted bandwidth above the data sheet's by more can not be one.
+_BANDWIDTH_TOLERANCE = 1.05
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """What a model is fitted to.
+
+    Attributes:
+        x: Observed sequences per rank.
+        y: Step times, milliseconds.
+        asked: Concurrency of each point.
+        sizes: Mean ``x`` at each distinct concurrency, ascending.
+    """
+
+    x: Floats
+    y: Floats
+    asked: Floats
+    sizes: Floats
+
+    @classmethod
+    def of(cls, x: Floats, y: Floats, asked: Floats) -> "Points":
+        """Pool the sizes of repeats."""
+        sizes = np.array([x[asked == c].mean() for c in np.unique(asked)])
+        return cls(x=x, y=y, asked=asked, sizes=np.sort(sizes))
+
+    @property
+    def n(self) -> int:
+        """Return the number of points."""
+        return int(self.x.size)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Curve:
+    """One fitted shape; intervals are 95 %.
+
+    ``knee`` is None for a hinge whose knee is not pinned down, although
+    ``knee_ci`` says where it may lie. ``n_parameters`` counts the fitted ones.
+    """
+
+    kind: StepModelKind
+    at: Callable[[Floats], Floats]
+    sse: float
+    n_parameters: int
+    level: float
+    level_ci: Interval = None
+    slope: float = 0.0
+    slope_ci: Interval = None
+    knee: float | None = None
+    knee_ci: Interval = None
+    bandwidth: float | None = None
+    bandwidth_ci: Interval = None
+    rejected: tuple[str, ...] = field(default=())
+
+
+def plain(points: Points) -> Curve:
+    """Return constant, line or hinge, whichever the F-tests allow."""
+    x, y, n = points.x, points.y, points.n
+    ones = np.ones_like(x)
+    flat = linear(ones[:, None], y)
+    line = linear(np.column_stack([ones, x]), y)
+    bent = _hinge(points)
+    rejected: tuple[str, ...] = ("hinge: it needs five sizes",) if bent is None else ()
+    if bent is not None:
+        straight = better(line.sse, bent.sse, n, 2, 3)
+        if straight and better(flat.sse, bent.sse, n, 1, 3) and bent.slope > 0:
+            return bent
+        rejected = ("hinge: no better than a line",)
+    if better(flat.sse, line.sse, n, 1, 2):
+        return _line(line, rejected)
+    level = float(flat.theta[0])
+    return Curve(
+        kind="constant",
+        at=lambda xs: np.full_like(xs, level),
+        sse=flat.sse,
+        n_parameters=1,
+        level=level,
+        level_ci=flat.interval(0),
+        rejected=(*rejected, "line: no better than a constant"),
+    )
+
+
+def _line(line: Fit, rejected: tuple[str, ...]) -> Curve:
+    a, b = float(line.theta[0]), float(line.theta[1])
+    return Curve(
+        kind="line",
+        at=lambda xs: a + b * xs,
+        sse=line.sse,
+        n_parameters=2,
+        level=a,
+        level_ci=line.interval(0),
+        slope=b,
+        slope_ci=line.interval(1),
+        rejected=rejected,
+    )
+
+
+def _hinge(points: Points) -> Curve | None:
+    bent = hinge(points.x, points.y, points.sizes)
+    if bent is None:
+        return None
+    level, slope, knee = bent.level, bent.slope, bent.knee
+    rejected = []
+    if bent.knee_ci is not None:
+        low, high = bent.knee_ci
+        if bent.at_the_end:
+            rejected.append(f"knee: {low:.3g} to {high:.3g} reaches the sweep's end")
+        elif high / low > MOST_KNEE_SPAN:
+            rejected.append(f"knee: {low:.3g} to {high:.3g} spans too much")
+    return Curve(
+        kind="hinge",
+        at=lambda xs: level + slope * np.maximum(xs - knee, 0),
+        sse=bent.sse,
+        n_parameters=3,
+        level=level,
+        level_ci=bent.level_ci,
+        slope=slope,
+        slope_ci=bent.slope_ci,
+        knee=None if rejected else knee,
+        knee_ci=bent.knee_ci,
+        rejected=tuple(rejected),
+    )
+
+
+def coverage(points: Points, bytes_at: BytesAt, peak: float | None) -> Curve | str:
+    """Return t = toll + bytes(x) / bandwidth + slope x, none of them negative.
+
+    Assumes: bytes are read at one bandwidth at every size, experts are drawn
+        uniformly, and nothing else that costs time is shaped like the coverage of
+        experts.
+
+    Args:
+        points: At least five sizes, since three numbers are fitted.
+        bytes_at: Bytes of one step of one rank.
+        peak: The data sheet's bandwidth, bytes per second; None where unknown.
+
+    Returns:
+        The curve, or why there is none.
+    """
+    if points.sizes.size < 5:
+        return "coverage: it needs five sizes"
+    size = np.array([bytes_at(float(at)) for at in points.x])
+    columns = {"toll": np.ones_like(points.x), "bytes": size, "slope": points.x}
+    fit, kept = _positive(columns, points.y)
+    if "bytes" not in kept:
+        return "coverage: step time does not grow with the bytes read"
+    index = {key: i for i, key in enumerate(kept)}
+    value = {key: float(fit.theta[i]) for key, i in index.items()}
+    ci = {key: fit.interval(i) for key, i in index.items()}
+    bandwidth = 1e3 / value["bytes"]
+    if peak is not None and bandwidth > peak * _BANDWIDTH_TOLERANCE:
+        return f"coverage: it would take {bandwidth / peak:.1f} x the peak bandwidth"
+    toll, slope = value.get("toll", 0.0), value.get("slope", 0.0)
+
+    def curve(xs: Floats) -> Floats:
+        moved = np.array([bytes_at(float(v)) for v in xs])
+        return np.asarray(toll + value["bytes"] * moved + slope * xs)
+
+    per_byte = ci["bytes"]
+    known = per_byte is not None and per_byte[0] > 0
+    return Curve(
+        kind="coverage",
+        at=curve,
+        sse=fit.sse,
+        n_parameters=len(kept),
+        level=toll,
+        level_ci=ci.get("toll"),
+        slope=slope,
+        slope_ci=ci.get("slope"),
+        bandwidth=bandwidth,
+        bandwidth_ci=(1e3 / per_byte[1], 1e3 / per_byte[0])
+        if known and per_byte is not None
+        else None,
+    )
+
+
+def _positive(columns: dict[str, Floats], y: Floats) -> tuple[Fit, list[str]]:
+    """Fit; drop the most negative term and fit again until none is negative."""
+    kept = list(columns)
+    while True:
+        fit = linear(np.column_stack([columns[k] for k in kept]), y)
+        scale = [fit.theta[i] * np.mean(columns[k]) for i, k in enumerate(kept)]
+        worst = int(np.argmin(scale))
+        if scale[worst] >= 0 or len(kept) == 1:
+            return fit, kept
+        kept.pop(worst)

@@ -1,0 +1,68 @@
+"""Which cells may be read together: the same configuration, session and workload."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stepscope.analysis.cell.loop_rules import DRAIN_SHARE, drain_share
+from stepscope.analysis.records import CellResult
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What one request was asked; None where nobody says."""
+
+    input_tokens: int | None
+    output_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One workload point of one configuration in one session."""
+
+    configuration: str
+    session: str
+    shape: Shape
+    concurrency: int | None
+    n_prompts: int | None
+
+
+def shape_of(cell: CellResult) -> Shape:
+    """Return the shape of a cell's requests."""
+    return Shape(cell.asked_input_tokens, cell.asked_output_tokens)
+
+
+def point_of(cell: CellResult) -> Point:
+    """Return the point that a cell repeats."""
+    return Point(
+        configuration=cell.configuration,
+        session=cell.session,
+        shape=shape_of(cell),
+        concurrency=cell.concurrency,
+        n_prompts=cell.n_prompts,
+    )
+
+
+def readable(cells: Iterable[CellResult]) -> list[CellResult]:
+    """Return the cells that may support a figure: valid, done, no warm-ups.
+
+    A few failed requests leave a cell readable; from one in twenty on the batch was
+    another than the cell's name says.
+    """
+    return [
+        cell
+        for cell in cells
+        if cell.valid and not cell.warm_up and 20 * cell.n_failed <= cell.n_requests
+    ]
+
+
+def whole_waves(cell: CellResult) -> bool:
+    """Return True where no incomplete last wave thins the batch noticeably."""
+    return drain_share(cell.waves) <= DRAIN_SHARE
+
+
+def value_of(cell: CellResult, metric: str) -> float | None:
+    """Return a cell's figure: a rate itself, of a distribution its mean."""
+    found = getattr(cell, metric)
+    if found is None or isinstance(found, float):
+        return found
+    return None if found.mean is None else float(found.mean)

@@ -1,0 +1,52 @@
+"""How many runs it takes to see a difference."""
+
+import numpy as np
+from scipy import stats
+
+_POWER = 0.8
+_MOST_RUNS = 1000
+_N_QUANTILES = 400
+
+
+def power(n: int, effect: float, sd: float) -> float:
+    """Return the chance that n runs an arm show a difference, two-sided at 5 %.
+
+    Source: power of the two-sample t test; the mean over the distribution of the
+        estimated SD of the normal probability (scipy's noncentral t gives NaN for
+        large effects).
+    Assumes: independent runs, equal SD of logs in both arms.
+
+    Args:
+        n: Runs an arm, two at least.
+        effect: True difference of logs.
+        sd: Run-to-run SD of logs.
+    """
+    df = 2 * (n - 1)
+    middle = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+    ratio = np.sqrt(stats.chi2.ppf(middle, df) / df)
+    shift = abs(effect) / (sd * np.sqrt(2 / n))
+    limit = float(stats.t.ppf(0.975, df)) * ratio
+    chance = stats.norm.cdf(shift - limit) + stats.norm.cdf(-shift - limit)
+    return float(chance.mean())
+
+
+def runs_needed(effect: float, sd: float) -> int | None:
+    """Return runs an arm that show ``effect`` with 80 % power; None above 1,000."""
+    low, high = 2, _MOST_RUNS
+    if power(high, effect, sd) < _POWER:
+        return None
+    while low < high:
+        middle = (low + high) // 2
+        if power(middle, effect, sd) >= _POWER:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def sd_upper(sd: float, df: int) -> float:
+    """Return the 80 % upper bound of an SD: what a plan should reckon with.
+
+    Source: chi-square interval of a variance.
+    """
+    return sd * float(np.sqrt(df / stats.chi2.ppf(0.2, df)))

@@ -1,0 +1,256 @@
+"""Was the load what the cell's name says: whole waves, steady, without a stall?"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from stepscope.analysis.cell.columns import Columns, Floats
+from stepscope.analysis.cell.latency import steady_tokens_per_s
+from stepscope.analysis.cell.measured import Measured
+from stepscope.analysis.cell.saying import about
+from stepscope.analysis.cell.window import Window, waves
+from stepscope.findings import Finding
+from stepscope.units import NS_PER_MS, ms, seconds
+
+#: Share of the slots that an incomplete last wave may cost before it is said.
+DRAIN_SHARE = 0.02
+_BIN_NS = 10 * NS_PER_MS
+_MOST_BINS = 1_000_000
+_STALL_NS = 500 * NS_PER_MS
+_STALL_TIMES_NEXT = 3.0
+_STALL_TIMES_GAP = 20.0
+_STALL_SHARE_OF_DECODE = 0.03
+#: Gap rule on log TTFT. Source: docs/analysis/window.md (simulated rates).
+_MODE_RATIO, _MODE_SHARE, _MODE_MIN_N = 1.6, 0.05, 32
+_STEADY_OCCUPANCY = 0.98
+_DRIFT, _DRIFT_T, _BATCHES = 0.02, 4.0, 20
+
+
+@dataclass(frozen=True, slots=True)
+class Silence:
+    """A stretch in which no content reached anybody, nanoseconds."""
+
+    from_ns: int
+    length_ns: int
+    next_length_ns: int
+
+
+def drain_share(n_waves: float | None) -> float:
+    """Return the share of slot time that an incomplete last wave leaves empty.
+
+    Assumes: equal latencies: ``n`` waves take the time of ``ceil(n)``.
+    """
+    if n_waves is None or n_waves <= 0:
+        return 0.0
+    return float(1 - n_waves / np.ceil(n_waves - 1e-9))
+
+
+def partial_waves(m: Measured) -> Iterator[Finding]:
+    """A last wave that does not fill the slots."""
+    n_prompts, slots = m.cell.workload.n_prompts, m.concurrency
+    n_waves = waves(n_prompts, slots)
+    if slots is None or n_waves is None or drain_share(n_waves) <= DRAIN_SHARE:
+        return
+    held, full = "", ""
+    if m.little is not None:
+        held = f"; {m.little.mean_in_flight / slots:.3f} of the slots were in use"
+    if m.expected_occupancy is not None:
+        low, high = m.expected_occupancy
+        held += f" (a replay of the loop gives {low:.3f} to {high:.3f})"
+    steady = steady_tokens_per_s(m.columns, slots, n_waves)[0]
+    if steady is not None:
+        full = f" With all slots in use it would be {steady:.0f} tokens/s."
+    yield about(
+        m,
+        "partial-waves",
+        f"{n_prompts} prompts on {slots} slots are {n_waves:.3f} waves, the last with"
+        f" {n_prompts % slots}{held}: throughput is low for that reason alone.{full}",
+        f"Send whole waves: {-(-n_prompts // slots) * slots} prompts.",
+    )
+
+
+def steady(m: Measured) -> Iterator[Finding]:
+    """From four waves on: full slots, and the same gap in both halves."""
+    n_waves = waves(m.columns.n, m.concurrency)
+    _, held = steady_tokens_per_s(m.columns, m.concurrency, n_waves)
+    if held is None:
+        return
+    if held < _STEADY_OCCUPANCY:
+        yield about(
+            m,
+            "not-steady",
+            f"between the first completion and the last send {held:.3f} of the slots"
+            f" were in use; steady is {_STEADY_OCCUPANCY}",
+            "Look at late sends of the client and at failed requests.",
+        )
+    drift = _drift(m.columns)
+    if drift is not None:
+        yield about(
+            m,
+            "not-steady",
+            f"gaps between chunks changed by {100 * np.expm1(drift):+.1f} % from the"
+            " first to the second half of the steady stretch",
+            "Warm up longer, or measure longer; look at clocks and power.",
+        )
+
+
+def _drift(columns: Columns) -> float | None:
+    """Return the log change of the mean gap between halves where it stands out.
+
+    Source: t on 20 batch means; a batch is long enough to be nearly independent.
+    """
+    begin, end = int(columns.left[columns.ok].min()), int(columns.sent.max())
+    ends, gaps = columns.gap_ends_ns, columns.gaps_ns
+    inside = (ends >= begin) & (ends < end)
+    if int(inside.sum()) < 100 * _BATCHES:
+        return None
+    batch = ((ends[inside] - begin) * _BATCHES) // (end - begin)
+    total = np.bincount(batch, gaps[inside], minlength=_BATCHES)
+    count = np.bincount(batch, minlength=_BATCHES)
+    if not count.all():
+        return None
+    logs = np.log(np.maximum(total / count, 1.0))
+    first, second = logs[: _BATCHES // 2], logs[_BATCHES // 2 :]
+    change = float(second.mean() - first.mean())
+    t = stats.ttest_ind(first, second, equal_var=False).statistic
+    return change if abs(change) > _DRIFT and abs(t) > _DRIFT_T else None
+
+
+def silence(columns: Columns, span: Window) -> Silence | None:
+    """Return the longest stretch without content for anybody, and the next longest.
+
+    Counted in bins of 10 ms (wider in cells of hours), so that it costs one pass.
+    """
+    if not columns.offsets.size:
+        return None
+    width = max(_BIN_NS, span.length_ns // _MOST_BINS)
+    bins = np.clip((columns.arrivals_ns - span.from_ns) // width, 0, None)
+    heard = np.concatenate(([-1], np.flatnonzero(np.bincount(bins))))
+    quiet = np.diff(heard) - 1
+    if quiet.size < 2:
+        return None
+    order = np.argsort(quiet)
+    at = span.from_ns + int(heard[order[-1]] + 1) * width
+    return Silence(at, int(quiet[order[-1]]) * width, int(quiet[order[-2]]) * width)
+
+
+def stalled(m: Measured) -> Silence | None:
+    """Return a silence that is no part of the cell's rhythm.
+
+    A wave's common prefill also silences everybody, but every wave does it. A stall
+    is longer than 0.5 s, than three times the next longest silence, and than 20
+    median gaps, with requests in flight.
+    """
+    if m.span is None:
+        return None
+    longest = silence(m.columns, m.span)
+    if longest is None or longest.length_ns < _STALL_NS:
+        return None
+    gaps = m.columns.gaps_ns
+    usual = max(
+        _STALL_TIMES_NEXT * longest.next_length_ns,
+        _STALL_TIMES_GAP * float(np.median(gaps)) if gaps.size else 0.0,
+    )
+    return longest if longest.length_ns > usual and _waiting(m, longest) else None
+
+
+def stalled_in_decode(m: Measured) -> bool:
+    """Return True where a stall makes up more than 3 % of all decoding time.
+
+    A stall while requests wait for their first token lengthens TTFT and leaves the
+    TPOT of the cell sound.
+    """
+    found = stalled(m)
+    if found is None:
+        return False
+    middle = found.from_ns + found.length_ns // 2
+    rows = m.columns
+    held = rows.counted & (rows.first <= found.from_ns) & (rows.last > middle)
+    decoding = int((rows.last - rows.first)[rows.counted].sum())
+    return int(held.sum()) * found.length_ns > _STALL_SHARE_OF_DECODE * decoding
+
+
+def _waiting(m: Measured, quiet: Silence) -> int:
+    middle = quiet.from_ns + quiet.length_ns // 2
+    return int(((m.columns.sent <= middle) & (m.columns.left > middle)).sum())
+
+
+def stall(m: Measured) -> Iterator[Finding]:
+    """One stall, where there is one."""
+    longest = stalled(m)
+    if longest is None or m.span is None:
+        return
+    since = seconds(longest.from_ns - m.span.from_ns)
+    yield about(
+        m,
+        "stall",
+        f"for {seconds(longest.length_ns):.2f} s, from {since:.2f} s into the cell, no"
+        f" content reached any of {_waiting(m, longest)} requests in flight; the next"
+        f" longest silence is {seconds(longest.next_length_ns):.2f} s"
+        f"{_first_wave_ttft(m)}",
+        "Something held the server once: read its log at that time, repeat the cell,"
+        " and do not average this one in.",
+    )
+
+
+def _first_wave_ttft(m: Measured) -> str:
+    slots, rows = m.concurrency, m.columns
+    if slots is None or rows.n <= slots:
+        return ""
+    ttft = rows.first - rows.sent
+    early, late = rows.timed[:slots], rows.timed[slots:]
+    if not early.any() or not late.any():
+        return ""
+    first = ms(float(ttft[:slots][early].mean()))
+    rest = ms(float(ttft[slots:][late].mean()))
+    return f" (mean TTFT of the first wave {first:.0f} ms, of the others {rest:.0f} ms)"
+
+
+def two_modes(m: Measured) -> Iterator[Finding]:
+    """TTFT in two groups, first wave and incomplete last wave left out.
+
+    An incomplete wave has a prefill of its own size: it would be a group by design.
+    """
+    slots, rows = m.concurrency, m.columns
+    if slots is None or rows.n <= slots:
+        return
+    whole = rows.n // slots * slots
+    inner = np.zeros(rows.n, np.bool_)
+    inner[slots:whole] = True
+    inner &= rows.timed
+    ttft = ms(1.0) * (rows.first - rows.sent)[inner]
+    split = _largest_jump(np.sort(np.log(np.maximum(ttft, 1e-3))))
+    if split is None:
+        return
+    low, high, share = split
+    slow = ttft >= high
+    runs = int((np.diff(slow.astype(np.int8)) == 1).sum() + slow[0])
+    where = "consecutive: one event" if runs == 1 else f"in {runs} stretches"
+    yield about(
+        m,
+        "bimodal-ttft",
+        f"TTFT after the first wave falls in two groups, up to {low:.0f} and from"
+        f" {high:.0f} ms; the slow one holds {100 * share:.0f} % of requests, {where}",
+        "In one stretch: something held one wave, repeat the cell. In many: two queues"
+        " or two sizes of prefill.",
+    )
+
+
+def _largest_jump(logs: Floats) -> tuple[float, float, float] | None:
+    """Return the ends of the largest jump in sorted logs if both sides are big."""
+    n = logs.size
+    edge = max(int(np.ceil(_MODE_SHARE * n)), 2)
+    if n < _MODE_MIN_N or n <= 2 * edge:
+        return None
+    jumps = np.diff(logs)[edge - 1 : n - edge]
+    at = int(np.argmax(jumps)) + edge - 1
+    if jumps.max() <= np.log(_MODE_RATIO):
+        return None
+    # exp(log(x)) may end above x: the upper edge must still hold the value itself.
+    return (
+        float(np.exp(logs[at])),
+        float(np.exp(logs[at + 1]) * (1 - 1e-12)),
+        (n - at - 1) / n,
+    )
