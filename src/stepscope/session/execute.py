@@ -20,10 +20,10 @@ from stepscope.session.book import Book
 from stepscope.session.context import Context
 from stepscope.session.halt import Halt
 from stepscope.session.header import header, machine
-from stepscope.session.launch import Tally, run_launch
 from stepscope.session.nvml import Gpus
 from stepscope.session.observer import Observer
-from stepscope.session.preflight import free_port, preflight
+from stepscope.session.phases.launch import Tally, run_launch
+from stepscope.session.phases.preflight import free_port, preflight
 from stepscope.session.resume import resumed
 from stepscope.session.site import LocalSite, Site
 
@@ -74,18 +74,16 @@ def execute(
     gpus = Gpus.open()
     try:
         site = LocalSite(clock, halt, gpus)
-        with _disk_errors(out):
-            return _executed(
-                _Given(plan, recipe_text, out, resume), site, clock, observer, halt
-            )
+        order = Order(plan, recipe_text, out, resume)
+        return execute_at(site, order, clock, observer, halt)
     finally:
         if gpus is not None:
             gpus.close()
 
 
 @dataclass(frozen=True, slots=True)
-class _Given:
-    """What was asked for."""
+class Order:
+    """What was asked for: the arguments of ``execute``."""
 
     plan: Plan
     recipe_text: str
@@ -93,16 +91,29 @@ class _Given:
     resume: bool
 
 
-def _executed(
-    given: _Given, site: Site, clock: Clock, observer: Observer, halt: Halt
+def execute_at(
+    site: Site, order: Order, clock: Clock, observer: Observer, halt: Halt
 ) -> Outcome:
-    recipe = given.plan.recipe
+    """Do as ``execute`` does, at a site of the caller's.
+
+    Raises:
+        RecipeError: As ``execute``.
+        SessionError: As ``execute``.
+    """
+    with _disk_errors(order.out):
+        return _executed(site, order, clock, observer, halt)
+
+
+def _executed(
+    site: Site, order: Order, clock: Clock, observer: Observer, halt: Halt
+) -> Outcome:
+    recipe = order.plan.recipe
     engine = engine_of(recipe)
-    plan, session, n_kept, run = _left_to_do(given, engine, site, clock)
+    plan, session, n_kept, run = _left_to_do(order, engine, site, clock)
     port = (recipe.port or free_port(recipe.host)) if engine.boots else None
     observer.phase("preflight", f"{engine.name}, {len(plan.launches)} launches")
-    findings = preflight(plan, engine, given.out, port, site.gpus)
-    writer = _writer(given, run)
+    findings = preflight(plan, engine, order.out, port, site.gpus)
+    writer = _writer(order, run)
     book = Book(writer, observer)
     context = Context(
         recipe=recipe,
@@ -129,7 +140,7 @@ def _executed(
     finally:
         writer.close(complete)
     return Outcome(
-        path=given.out,
+        path=order.out,
         n_measured=n_kept + tally.n_measured,
         failures=tuple(tally.failures),
         interrupted=halt.asked.is_set(),
@@ -137,21 +148,21 @@ def _executed(
 
 
 def _left_to_do(
-    given: _Given, engine: EngineDef, site: Site, clock: Clock
+    order: Order, engine: EngineDef, site: Site, clock: Clock
 ) -> tuple[Plan, str, int, Run]:
     """Return the plan, its session, the cells that are kept, and the header."""
-    if given.resume:
+    if order.resume:
         here = machine(site.gpus)
-        left = resumed(given.plan, given.recipe_text, given.out, clock, here)
+        left = resumed(order.plan, order.recipe_text, order.out, clock, here)
         return left.plan, left.session, left.n_finished, left.run
-    run = header(given.plan, given.recipe_text, engine, clock, site.gpus)
-    return given.plan, "s0", 0, run
+    run = header(order.plan, order.recipe_text, engine, clock, site.gpus)
+    return order.plan, "s0", 0, run
 
 
-def _writer(given: _Given, run: Run) -> RunWriter:
-    if given.resume:
-        return RunWriter.reopen(given.out)
-    return RunWriter.create(given.out, run)
+def _writer(order: Order, run: Run) -> RunWriter:
+    if order.resume:
+        return RunWriter.reopen(order.out)
+    return RunWriter.create(order.out, run)
 
 
 @contextlib.contextmanager

@@ -7,12 +7,12 @@ import msgspec
 from stepscope.archive.layout import SERVER_LOG
 from stepscope.recipe.records import LaunchPlan
 from stepscope.run.run import Launch
-from stepscope.session.boot import boot
-from stepscope.session.cell import died, measured, not_measured
 from stepscope.session.context import Context
-from stepscope.session.probing import probed
+from stepscope.session.phases.boot import boot
+from stepscope.session.phases.cell import died, measured, not_measured
+from stepscope.session.phases.probing import probed
+from stepscope.session.phases.stop import gpu_bytes, keep_foreign_log, stopped
 from stepscope.session.server import RunningServer, Server, ServerOrder
-from stepscope.session.stop import gpu_bytes, keep_foreign_log, stopped
 
 
 @dataclass(slots=True)

@@ -12,8 +12,8 @@ from stepscope.load.probe import ProbeResult
 from stepscope.load.spec import LoadSpec
 from stepscope.recipe.records import CellPlan
 from stepscope.run.run import Launch
-from stepscope.session.boot import ending
 from stepscope.session.context import Context
+from stepscope.session.phases.boot import ending
 from stepscope.session.server import Server
 
 _PROBE_TOKENS = 16

@@ -13,8 +13,8 @@ from stepscope.parse.prometheus import parse_metrics
 from stepscope.recipe.records import CellPlan
 from stepscope.run.run import Cell, CellStatus, Launch
 from stepscope.run.samples import MetricsSnapshot
-from stepscope.session.boot import ending, last_line
 from stepscope.session.context import Context
+from stepscope.session.phases.boot import ending, last_line
 from stepscope.session.server import Server
 
 _WATCH_S = 0.1

@@ -1,0 +1,1 @@
+"""PHASES of one launch: preflight, boot, probe, warm-up and measure, stop."""
