@@ -45,7 +45,8 @@ def _report(result, requests, truth) -> None:
     ok = [r for r in requests if r.ok]
     ends = np.cumsum(truth["n_tokens"])
     writes = np.split(truth["writes"], ends[:-1])
-    whole = [(a, w) for a, w in zip(truth["arrivals"], writes) if len(w) > 1]
+    pairs = zip(truth["arrivals"], writes, strict=True)
+    whole = [(a, w) for a, w in pairs if len(w) > 1]
     true_ttft = np.mean([w[0] - a for a, w in whole]) / 1e6
     true_tpot = np.mean([(w[-1] - w[0]) / (len(w) - 1) for _, w in whole]) / 1e6
     true_itl = np.concatenate([np.diff(w) for _, w in whole]) / 1e6
@@ -59,9 +60,8 @@ def _report(result, requests, truth) -> None:
     cpu_s = health.cpu_pct_max / 100 * (result.ended_at_ns - result.started_at_ns) / 1e9
     print(f"ok {len(ok)} failed {result.n_failed}; {n_tokens / span_s:,.0f} tok/s")
     print(f"TTFT {ttft:.3f} ms, true {true_ttft:.3f}, error {ttft - true_ttft:+.3f}")
-    print(
-        f"TPOT {tpot:.4f} ms, true {true_tpot:.4f}, {100 * (tpot / true_tpot - 1):+.3f} %"
-    )
+    error_pct = 100 * (tpot / true_tpot - 1)
+    print(f"TPOT {tpot:.4f} ms, true {true_tpot:.4f}, error {error_pct:+.3f} %")
     print(f"p99 ITL {p99:.3f} ms, true {true_p99:.3f}, error {p99 - true_p99:+.3f}")
     print(f"CPU {cpu_s / n_tokens * 1e6:.1f} s/Mtok (in the cell)")
     print(health)
