@@ -1,23 +1,43 @@
 """A cell's figures as rows of text: every column that analysis computes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from stepscope.analysis.records import CellResult, Stats
+from stepscope.analysis.records import CellResult, CellTelemetry, Stats
 from stepscope.board.claims import number
 
 UNKNOWN = "\u2013"
 
-Reader = Callable[[CellResult], object]
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One figure of a cell: its header, its unit, and how to read it."""
+    """One figure of a cell.
+
+    Attributes:
+        header: What it is called.
+        unit: Its unit as shown.
+        field: Where it is in the record; ``telemetry.power_w``, ``tpot_ms.p99``.
+        scale: What it is multiplied by on the way out (fractions to percent).
+    """
 
     header: str
     unit: str
-    read: Reader
+    field: str
+    scale: float = 1.0
+
+    def read(self, cell: CellResult) -> object:
+        """Return the figure; None where it, or what holds it, is unknown."""
+        value: object = cell
+        for name in self.field.split("."):
+            if value is None:
+                return None
+            value = getattr(value, name)
+        if self.field.startswith("telemetry.") and value == {}:
+            return None  # no process was sampled
+        if self.scale == 1.0:
+            return value
+        if isinstance(value, tuple):
+            return tuple(self.scale * part for part in value)
+        return self.scale * value if isinstance(value, (int, float)) else value
 
 
 def shown(value: object) -> str:
@@ -43,102 +63,68 @@ def _shown_many(value: object) -> str:
     return str(value)
 
 
-def _stat(name: str, part: str) -> Reader:
-    def read(cell: CellResult) -> object:
-        stats = getattr(cell, name)
-        assert isinstance(stats, Stats)
-        return getattr(stats, part)
-
-    return read
-
-
-def _field(name: str) -> Reader:
-    return lambda cell: getattr(cell, name)
-
-
-def _telemetry(name: str) -> Reader:
-    def read(cell: CellResult) -> object:
-        value = None if cell.telemetry is None else getattr(cell.telemetry, name)
-        # No process was sampled; an empty tuple of reasons was.
-        return None if value == {} else value
-
-    return read
-
-
-def _percent(name: str) -> Reader:
-    """Return a fraction as percent."""
-
-    def read(cell: CellResult) -> object:
-        value = getattr(cell, name)
-        return None if value is None else 100 * value
-
-    return read
-
-
 #: The table under the sweep.
 SUMMARY = (
-    Column("concurrency", "", _field("concurrency")),
-    Column("output", "tok/s", _field("output_tokens_per_s")),
-    Column("TPOT mean", "ms", _stat("tpot_ms", "mean")),
-    Column("TPOT p99", "ms", _stat("tpot_ms", "p99")),
-    Column("server TPOT", "ms", _field("server_tpot_ms")),
-    Column("engine step", "ms", _field("engine_step_ms")),
-    Column("TTFT median", "ms", _stat("ttft_ms", "median")),
-    Column("TTFT p99", "ms", _stat("ttft_ms", "p99")),
-    Column("E2EL median", "ms", _stat("e2el_ms", "median")),
-    Column("waves", "", _field("waves")),
-    Column("occupancy", "%", _percent("occupancy")),
-    Column("decode efficiency", "%", _percent("decode_efficiency")),
-    Column("GPU utilization", "%", _telemetry("util_pct")),
-    Column("power a GPU", "W", _telemetry("power_w")),
-    Column("price", "USD/M tok", _field("usd_per_million_output_tokens")),
+    Column("concurrency", "", "concurrency"),
+    Column("output", "tok/s", "output_tokens_per_s"),
+    Column("TPOT mean", "ms", "tpot_ms.mean"),
+    Column("TPOT p99", "ms", "tpot_ms.p99"),
+    Column("server TPOT", "ms", "server_tpot_ms"),
+    Column("engine step", "ms", "engine_step_ms"),
+    Column("TTFT median", "ms", "ttft_ms.median"),
+    Column("TTFT p99", "ms", "ttft_ms.p99"),
+    Column("E2EL median", "ms", "e2el_ms.median"),
+    Column("waves", "", "waves"),
+    Column("occupancy", "%", "occupancy", 100),
+    Column("decode efficiency", "%", "decode_efficiency", 100),
+    Column("GPU utilization", "%", "telemetry.util_pct"),
+    Column("power a GPU", "W", "telemetry.power_w"),
+    Column("price", "USD/M tok", "usd_per_million_output_tokens"),
 )
 
-_PARTS = ("mean", "median", "p90", "p99", "max")
-
-#: All that analysis knows of a cell, in groups. A test holds it against the record.
+#: All that analysis knows of a cell, in groups. A field that is listed nowhere is
+#: shown under its own name, so that nothing new falls off the page.
 EVERYTHING: dict[str, tuple[Column, ...]] = {
     "Work": (
-        Column("requests", "", _field("n_requests")),
-        Column("failed", "", _field("n_failed")),
-        Column("failures by kind", "", _field("failure_kinds")),
-        Column("input tokens", "", _field("input_tokens")),
-        Column("output tokens", "", _field("output_tokens")),
-        Column("span", "s", _field("duration_s")),
-        Column("waves", "", _field("waves")),
-        Column("occupancy", "%", _percent("occupancy")),
-        Column(
-            "occupancy expected",
-            "%",
-            lambda cell: (
-                None
-                if cell.occupancy_expected is None
-                else tuple(100.0 * x for x in cell.occupancy_expected)
-            ),
-        ),
-        Column("Little's law residual", "", _field("little_residual")),
+        Column("prompts asked for", "", "n_prompts"),
+        Column("requests", "", "n_requests"),
+        Column("failed", "", "n_failed"),
+        Column("failures by kind", "", "failure_kinds"),
+        Column("input tokens asked for", "a request", "asked_input_tokens"),
+        Column("output tokens asked for", "a request", "asked_output_tokens"),
+        Column("input tokens", "", "input_tokens"),
+        Column("output tokens", "", "output_tokens"),
+        Column("span", "s", "duration_s"),
+        Column("waves", "", "waves"),
+        Column("mean in flight", "", "mean_in_flight"),
+        Column("occupancy", "%", "occupancy", 100),
+        Column("occupancy, steady", "%", "steady_occupancy", 100),
+        Column("occupancy expected", "%", "occupancy_expected", 100),
+        Column("Little's law residual", "", "little_residual"),
     ),
     "Rates": (
-        Column("output", "tok/s", _field("output_tokens_per_s")),
-        Column("output, steady", "tok/s", _field("steady_output_tokens_per_s")),
-        Column("requests", "1/s", _field("requests_per_s")),
-        Column("price", "USD/M output tok", _field("usd_per_million_output_tokens")),
+        Column("output", "tok/s", "output_tokens_per_s"),
+        Column("output, steady", "tok/s", "steady_output_tokens_per_s"),
+        Column("requests", "1/s", "requests_per_s"),
+        Column("price", "USD/M output tok", "usd_per_million_output_tokens"),
     ),
     "Client, frontend, engine": (
-        Column("decode efficiency", "%", _percent("decode_efficiency")),
-        Column("decode efficiency residual", "", _field("decode_efficiency_residual")),
-        Column("chunks a token", "", _field("chunks_per_token")),
-        Column("server TPOT", "ms", _field("server_tpot_ms")),
-        Column("server TTFT", "ms", _field("server_ttft_ms")),
-        Column("client TPOT over server's", "%", _field("client_tpot_error_pct")),
-        Column("engine step (period)", "ms", _field("engine_step_ms")),
-        Column(
-            "tokens a step and sequence", "", _field("tokens_per_step_and_sequence")
-        ),
-        Column("steps with prefill", "%", _percent("prefill_share_of_steps")),
+        Column("decode efficiency", "%", "decode_efficiency", 100),
+        Column("decode efficiency residual", "", "decode_efficiency_residual"),
+        Column("chunks a token", "", "chunks_per_token"),
+        Column("server TPOT", "ms", "server_tpot_ms"),
+        Column("server TTFT", "ms", "server_ttft_ms"),
+        Column("server queue", "ms", "server_queue_ms"),
+        Column("client TPOT over server's", "%", "client_tpot_error_pct"),
+        Column("engine step (period)", "ms", "engine_step_ms"),
+        Column("engine step counted from", "", "engine_step_source"),
+        Column("tokens a step and sequence", "", "tokens_per_step_and_sequence"),
+        Column("steps with prefill", "%", "prefill_share_of_steps", 100),
+        Column("preemptions", "", "preemptions"),
+        Column("prefix cache hits", "%", "prefix_cache_hit_pct"),
     ),
     "Telemetry inside the window": tuple(
-        Column(header, unit, _telemetry(name))
+        Column(header, unit, f"telemetry.{name}")
         for header, unit, name in (
             ("samples in all", "", "n_samples_total"),
             ("samples in the window", "", "n_samples_in_window"),
@@ -165,6 +151,7 @@ EVERYTHING: dict[str, tuple[Column, ...]] = {
     ),
 }
 
+_PARTS = ("mean", "median", "p90", "p99", "max")
 #: Latencies are a table of their own: a row each, a column for each part.
 LATENCIES = (
     ("TTFT", "ttft_ms"),
@@ -172,6 +159,20 @@ LATENCIES = (
     ("ITL", "itl_ms"),
     ("E2EL", "e2el_ms"),
 )
+#: Said in the heading of a cell, or a table of its own.
+_ELSEWHERE = frozenset(
+    {"name", "configuration", "launch", "session", "concurrency", "repeat", "warm_up",
+     "valid", "void_reasons", "status", "telemetry"}
+    | {field for _, field in LATENCIES}
+)  # fmt: skip
+
+
+def unlisted() -> tuple[Column, ...]:
+    """Return columns for the fields that no table names, under their own names."""
+    every = set(CellResult.__struct_fields__) - _ELSEWHERE
+    every |= {f"telemetry.{name}" for name in CellTelemetry.__struct_fields__}
+    listed = {column.field for columns in EVERYTHING.values() for column in columns}
+    return tuple(Column(field, "", field) for field in sorted(every - listed))
 
 
 def latencies(cell: CellResult) -> list[tuple[str, list[str], str]]:
@@ -188,13 +189,13 @@ def latencies(cell: CellResult) -> list[tuple[str, list[str], str]]:
 def groups(cell: CellResult) -> list[tuple[str, list[tuple[str, str, str]]]]:
     """Return every figure of a cell as (group, [(header, value, unit)])."""
     out = []
-    for group, columns in EVERYTHING.items():
-        rows = [
-            (column.header, shown(column.read(cell)), column.unit) for column in columns
-        ]
-        if cell.telemetry is None and columns[0].header == "samples in all":
-            rows = [("telemetry", UNKNOWN, "")]
-        out.append((group, rows))
+    for group, columns in (*EVERYTHING.items(), ("More", unlisted())):
+        if columns and columns[0].field.startswith("telemetry.") and not cell.telemetry:
+            out.append((group, [("telemetry", UNKNOWN, "")]))
+        elif columns:
+            out.append(
+                (group, [(c.header, shown(c.read(cell)), c.unit) for c in columns])
+            )
     return out
 
 

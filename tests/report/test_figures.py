@@ -1,0 +1,149 @@
+"""Figures: what is drawn, and what is safe to put inside a page."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, strategies as st
+
+from stepscope.report.downsample import bins
+from stepscope.report.figure import COLOURS, Figure
+from stepscope.report.svg import inline, png, standalone
+from stepscope.report.sweep import step_model, sweep
+from stepscope.report.timeline import telemetry
+
+Small = Any  # tests/report/conftest.py; a conftest can not be imported
+FIGURE = Figure(name="f", title="T <1>", alt="A & B", spec={})
+HEAD = '<svg xmlns="http://www.w3.org/2000/svg" width="100" height="50">'
+
+
+def test_scripts_links_and_handlers_do_not_survive() -> None:
+    svg = (
+        f"{HEAD}<script>x</script><a href='http://x'><path d='M0,0'/></a>"
+        "<foreignObject><b/></foreignObject><image href='http://x'/>"
+        "<path d='M1,1' onclick='x' style='fill:url(http://x)'/></svg>"
+    )
+    clean = inline(svg, FIGURE)
+    for word in ("script", "href", "foreignObject", "image", "onclick", "http://x"):
+        assert word not in clean
+    assert 'd="M1,1"' in clean
+
+
+def test_ids_and_their_references_get_the_figures_name() -> None:
+    svg = (
+        f"{HEAD}<defs><clipPath id='clip0'><rect width='1' height='1'/></clipPath>"
+        "</defs><path clip-path='url(#clip0)' d='M1,1'/></svg>"
+    )
+    clean = inline(svg, FIGURE)
+    assert 'id="f-clip0"' in clean
+    assert "url(#f-clip0)" in clean
+    assert "clip0" not in clean.replace("f-clip0", "")
+
+
+def test_a_mark_says_its_label_on_hovering_and_is_escaped() -> None:
+    svg = f"{HEAD}<path d='M1,1' aria-label='a &lt;b&gt; 5 ms'/></svg>"
+    assert "<title>a &lt;b&gt; 5 ms</title>" in inline(svg, FIGURE)
+
+
+def test_a_known_colour_becomes_a_class_that_the_page_can_change() -> None:
+    svg = f"{HEAD}<path d='M1,1' stroke='{COLOURS['s0']}' fill='#123456'/></svg>"
+    clean = inline(svg, FIGURE)
+    assert 'class="stroke-s0"' in clean
+    assert "fill-" not in clean
+
+
+def test_title_and_description_are_escaped() -> None:
+    clean = inline(f"{HEAD}</svg>", FIGURE)
+    assert "T &lt;1&gt;" in clean
+    assert "A &amp; B" in clean
+
+
+def test_a_figure_is_also_a_file(small: Small) -> None:
+    figure = sweep(small.analysis(), "tpot_ms")
+    assert figure is not None
+    assert png(figure).startswith(b"\x89PNG")
+    assert standalone(figure).startswith("<svg")
+
+
+def test_the_sweep_draws_each_cell_once_and_joins_valid_means(small: Small) -> None:
+    figure = sweep(small.analysis(), "tpot_ms")
+    assert figure is not None
+    layers: Any = figure.spec["layer"]
+    line, bars, points = (layer["data"]["values"] for layer in layers)
+    assert [row["c"] for row in points] == [1, 8, 64, 64, 64, 128]
+    assert [row["void"] for row in points] == [False] * 5 + [True]
+    assert [row["c"] for row in line] == [1, 8, 64]
+    assert line[2]["v"] == pytest.approx((18.0 + 18.2 + 17.9) / 3)
+    assert [(row["v"], row["v2"]) for row in bars] == [(17.6, 18.4)]
+
+
+def test_nothing_measured_draws_nothing(small: Small) -> None:
+    assert sweep(small.analysis(cells=()), "tpot_ms") is None
+
+
+def test_the_floor_of_another_configuration_is_not_drawn(small: Small) -> None:
+    analysis = small.analysis()
+    (model,) = analysis.step_model
+    mine = step_model(model, analysis.floor, 0)
+    assert mine is not None
+    layers: Any = mine.spec["layer"]
+    assert [len(layer["data"]["values"]) for layer in layers] == [63, 1, 1, 3]
+
+
+def test_the_window_of_four_waves_starts_with_the_second(small: Small) -> None:
+    run = small.run()
+    cell = run.cells[1]
+    figure = telemetry(run, cell, 1)
+    assert figure is not None
+    panels: Any = figure.spec["vconcat"]
+    assert [panel["title"] for panel in panels] == [
+        "busy (%)", "power (W)", "SM clock (MHz)", "GPU memory (GiB)",
+        "CPU (% of a core)", "host CPU (%)", "host memory (GiB)",
+    ]  # fmt: skip
+    (window,) = panels[0]["layer"][0]["data"]["values"]
+    wave_s = (3 * 6.0 + 99 * 6.0) / 1000
+    assert window["t"] == pytest.approx(wave_s)
+    assert window["t2"] == pytest.approx(3 * wave_s)
+
+
+def test_cpu_of_a_role_is_told_in_percent_of_a_core(small: Small) -> None:
+    run = small.run()
+    figure = telemetry(run, run.cells[2], 2)
+    assert figure is not None
+    assert "api-server mean 50.0" in figure.alt
+    assert "engine-core mean 100" in figure.alt
+
+
+def test_a_cell_without_samples_has_no_figure(small: Small) -> None:
+    run = small.run(samples=type(small.run().samples)())
+    assert telemetry(run, run.cells[0], 0) is None
+
+
+finite = st.floats(-1e6, 1e6)
+
+
+@given(st.lists(st.tuples(finite, finite), max_size=200), st.integers(1, 50))
+def test_bins_keep_the_extremes_and_the_order(
+    points: list[tuple[float, float]], n: int
+) -> None:
+    out = bins(points, n)
+    assert len(out) <= n
+    if points:
+        assert min(b.low for b in out) == min(v for _, v in points)
+        assert max(b.high for b in out) == max(v for _, v in points)
+    assert [b.at_s for b in out] == sorted(b.at_s for b in out)
+    for b in out:
+        slack = 1e-9 * max(abs(b.low), abs(b.high), 1)
+        assert b.low - slack <= b.mean <= b.high + slack
+
+
+def test_a_single_spike_survives_downsampling() -> None:
+    values = np.ones(10_000)
+    values[4321] = 99.0
+    out = bins(list(zip(range(10_000), values, strict=True)), 100)
+    assert len(out) == 100
+    assert max(b.high for b in out) == 99.0
+
+
+def test_what_is_no_number_is_left_out() -> None:
+    assert bins([(0.0, float("nan")), (1.0, float("inf"))], 10) == ()

@@ -1,0 +1,87 @@
+"""The terminal's summary and the Markdown."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from rich.console import Console
+
+from stepscope.board.judge import judge
+from stepscope.board.records import HYPOTHESES
+from stepscope.report.markdown import markdown, text
+from stepscope.report.terminal import print_summary
+
+Small = Any  # tests/report/conftest.py; a conftest can not be imported
+
+
+def summary(small: Small, width: int = 80, **over: Any) -> str:
+    run, analysis = small.run(**over), small.analysis()
+    out = io.StringIO()
+    console = Console(file=out, width=width, color_system=None)
+    print_summary(console, run, analysis, judge(run, analysis))
+    return out.getvalue()
+
+
+def test_the_summary_fits_80_columns(small: Small) -> None:
+    lines = summary(small).splitlines()
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    assert not [line for line in lines if "\u2026" in line]
+
+
+def test_the_verdict_comes_first(small: Small) -> None:
+    assert summary(small).startswith("baseline: the highest throughput measured")
+
+
+def test_a_void_cell_is_told_with_its_reason(small: Small) -> None:
+    assert "baseline-c128-r0 is void: client-bound" in summary(small)
+
+
+def test_the_gravest_findings_and_what_to_run_next_are_told(small: Small) -> None:
+    told = summary(small)
+    assert "client-bound baseline-c128-r0: client TPOT is 9 %" in told
+    assert "What to run next" in told
+    assert "stepscope" in told.split("What to run next")[1]
+
+
+def test_markup_in_a_name_is_no_markup(small: Small) -> None:
+    analysis = small.analysis()
+    cell = replace(analysis.cells[0], name="[red]x[/red]")
+    run = small.run()
+    out = io.StringIO()
+    analysis = replace(analysis, cells=(cell,))
+    console = Console(file=out, width=80, color_system=None)
+    print_summary(console, run, analysis, judge(run, analysis))
+    assert "[red]x[/red]" in out.getvalue()
+
+
+@pytest.fixture(scope="module")
+def written(small: Small) -> str:
+    run, analysis = small.run(), small.analysis()
+    return markdown(run, analysis, judge(run, analysis), ["f/sweep.png"])
+
+
+def test_markdown_tables_are_rectangular(written: str) -> None:
+    blocks = re.findall(r"(?:^\|.*\n)+", written, re.MULTILINE)
+    assert len(blocks) == 2
+    for block in blocks:
+        widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
+        assert len(widths) == 1
+
+
+def test_markdown_holds_every_hypothesis_and_finding(
+    written: str, small: Small
+) -> None:
+    for name in HYPOTHESES:
+        assert f"| {name} |" in written
+    for finding in small.analysis().findings:
+        assert finding.code in written
+
+
+def test_markdown_shows_the_pictures(written: str) -> None:
+    assert "(f/sweep.png)" in written
+
+
+def test_hostile_text_is_inert_in_markdown() -> None:
+    assert text("<img src=x>|[a](b)\n# c @d") == (r"\<img src=x\>\|\[a\](b) \# c \@d")
