@@ -54,7 +54,7 @@ def model_shape(
         n_layers=n_layers,
         hidden_size=config.count(*names.HIDDEN),
         vocab_size=config.count("vocab_size"),
-        max_context=config.get(*names.CONTEXT),
+        max_context=config.maybe(*names.CONTEXT),
         weights=tuple(build.weights),
         caches=tuple(build.caches),
         experts=_experts(build, family),

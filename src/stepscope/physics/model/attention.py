@@ -13,8 +13,8 @@ INDEX_SCALE_BYTES = 4
 def head_dim(build: Builder) -> int:
     """Return the width of one head: given, or hidden size over heads."""
     config = build.config
-    given = config.get("head_dim", "attention_head_dim", "kv_channels")
-    if isinstance(given, int) and given > 0:
+    given = config.maybe("head_dim", "attention_head_dim", "kv_channels")
+    if given:
         return given
     hidden, heads = config.count(*names.HIDDEN), config.count(*names.HEADS)
     if heads == 0 or hidden % heads:
@@ -95,9 +95,9 @@ def latent(build: Builder) -> None:
     rank, rope = config.count("kv_lora_rank"), config.count("qk_rope_head_dim")
     nope = config.count("qk_nope_head_dim")
     value = config.count("v_head_dim")
-    q_rank = config.get("q_lora_rank")
+    q_rank = config.maybe("q_lora_rank")
     q_inputs = hidden
-    if isinstance(q_rank, int) and q_rank > 0:
+    if q_rank:
         build.matrix("self_attn.q_a_proj", (q_rank, hidden), "replicated")
         build.vector("self_attn.q_a_layernorm", q_rank)
         q_inputs = q_rank
@@ -107,7 +107,7 @@ def latent(build: Builder) -> None:
     build.matrix("self_attn.kv_b_proj", (heads * (nope + value), rank))
     build.matrix("self_attn.o_proj", (hidden, heads * value))
     assert build.layer is not None
-    top_k = config.get("index_topk")
+    top_k = config.maybe("index_topk") or None
     build.cache(
         Cache(
             layer=build.layer,
@@ -119,8 +119,8 @@ def latent(build: Builder) -> None:
             flops_per_entry=2 * heads * (2 * rank + rope),
         )
     )
-    kinds = config.get("indexer_types")
-    own = not isinstance(kinds, list) or kinds[build.layer] == "full"
+    kinds = config.texts("indexer_types") or []
+    own = build.layer >= len(kinds) or kinds[build.layer] == "full"
     if top_k and own:
         _indexer(build, q_inputs)
 

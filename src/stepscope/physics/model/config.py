@@ -59,6 +59,12 @@ class Config:
             raise self.missing(names)
         return default
 
+    def maybe(self, *names: str) -> int | None:
+        """Return a whole number of 0 or more, or None where it is absent."""
+        if self.get(*names) is None:
+            return None
+        return self.count(*names)
+
     def counts(self, *names: str) -> list[int] | None:
         """Return a list of whole numbers, or None where it is absent.
 
@@ -75,6 +81,35 @@ class Config:
                 f"{self.where}: {names[0]}", f"{value!r}", "a list of whole numbers"
             )
         return value
+
+    def texts(self, *names: str) -> list[str] | None:
+        """Return a list of words, or None where it is absent.
+
+        Raises:
+            RecipeError: It is there and is no such list.
+        """
+        value = self.get(*names)
+        if value is None:
+            return None
+        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
+            raise RecipeError(
+                f"{self.where}: {names[0]}", f"{value!r}", "a list of words"
+            )
+        return value
+
+    def part(self, *names: str) -> "Config | None":
+        """Return an object inside this one, or None where it is absent or empty.
+
+        Raises:
+            RecipeError: It is there and is no object.
+        """
+        value = self.get(*names)
+        if value is None or value == {}:
+            return None
+        where = f"{self.where}: {names[0]}"
+        if not isinstance(value, dict):
+            raise RecipeError(where, f"{value!r}", "an object")
+        return Config(where, value, self.outer, self.assumptions)
 
     def flag(self, *names: str, default: bool = False) -> bool:
         """Return a switch."""

@@ -67,7 +67,8 @@ def geometry(build: Builder) -> Geometry:
     kept = tuple(max(r, 0) for r in ratios[:n_layers])
     if sources is None:  # V4: ratio 1 and 0 both mean that nothing is compressed
         kept = tuple(0 if r == 1 else r for r in kept)
-        indexed = tuple(i for i, r in enumerate(kept) if r == min(filter(None, kept)))
+        finest = min(filter(None, kept), default=0)
+        indexed = tuple(i for i, r in enumerate(kept) if r and r == finest)
     else:
         indexed = tuple(config.counts("index_source_layer_ids") or sources)
     return Geometry(
@@ -82,7 +83,7 @@ def geometry(build: Builder) -> Geometry:
         ratios=kept,
         kv_sources=None if sources is None else tuple(sources),
         index_sources=indexed,
-        candidate_layer=config.get("candidate_source_layer_id"),
+        candidate_layer=config.maybe("candidate_source_layer_id"),
         candidate_tokens=config.count("candidate_topk_blocks", default=0)
         * config.count("candidate_block_size", default=1),
     )
@@ -93,6 +94,8 @@ def attention(build: Builder, geo: Geometry) -> None:
     config, layer = build.config, build.layer
     assert layer is not None
     groups, o_rank = config.count("o_groups"), config.count("o_lora_rank")
+    if not groups:
+        raise RecipeError(f"{config.where}: o_groups", "0", "1 or more")
     heads, width, hidden = geo.heads, geo.width, geo.hidden
     build.matrix("attn.wq_a", (geo.q_rank, hidden), "replicated")
     build.vector("attn.q_norm", geo.q_rank)
@@ -191,6 +194,12 @@ def _shared_compression(build: Builder, geo: Geometry) -> None:
     if layer not in sources:
         return
     ratio = geo.ratios[layer]
+    if not ratio:
+        raise RecipeError(
+            f"{build.config.where}: kv_source_layer_ids",
+            f"layer {layer} compresses nothing",
+            "a layer whose entry in compress_ratios is above 0",
+        )
     parts = ("wkv", "wgate") if ratio > 1 else ("wkv",)
     for part in parts:
         build.matrix(

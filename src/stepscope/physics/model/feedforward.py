@@ -22,9 +22,9 @@ def is_sparse(config: Config, layer: int) -> bool:
     """
     if not n_experts(config):
         return False
-    kinds = config.get("mlp_layer_types")
-    if isinstance(kinds, list) and layer < len(kinds):
-        return str(kinds[layer]) == "sparse"
+    kinds = config.texts("mlp_layer_types") or []
+    if layer < len(kinds):
+        return kinds[layer] == "sparse"
     if layer in (config.counts("mlp_only_layers") or ()):
         return False
     chosen = config.counts("moe_layers")
@@ -34,10 +34,10 @@ def is_sparse(config: Config, layer: int) -> bool:
     step = config.count("decoder_sparse_step", default=1)
     period = config.count("expert_layer_period", default=1)
     offset = config.count("expert_layer_offset", default=1 if period > 1 else 0)
-    freq = config.get("moe_layer_freq")
-    if isinstance(freq, list):
-        return bool(freq[layer])
-    freq = freq if isinstance(freq, int) and freq > 0 else 1
+    if isinstance(config.get("moe_layer_freq"), list):
+        listed = config.counts("moe_layer_freq") or []
+        return layer < len(listed) and bool(listed[layer])
+    freq = max(config.count("moe_layer_freq", default=1), 1)
     first = config.count("first_k_dense_replace", default=0)
     return (
         layer >= first
@@ -106,11 +106,11 @@ def expert_width(config: Config, family: Family) -> int:
 
 def shared_width(config: Config, family: Family) -> int:
     """Return the inner width of all shared experts of a layer together."""
-    given = config.get(
+    given = config.maybe(
         "shared_expert_intermediate_size", "shared_intermediate_size",
         "moe_shared_expert_intermediate_size",
     )  # fmt: skip
-    if isinstance(given, int):
+    if given is not None:
         return given
     if config.get("interleave_moe_layer_step") is not None:
         return config.count(*names.INTERMEDIATE)  # Llama 4: always one

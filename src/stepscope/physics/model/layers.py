@@ -28,8 +28,9 @@ def layer_kinds(config: Config, family: Family) -> list[str]:
         RefusedError: A kind of layer is not known.
     """
     n_layers = config.count(*names.LAYERS)
-    listed = config.get("layer_types", "layers_block_type")
-    if isinstance(listed, list) and family.attention != "deepseek-v4":
+    v4 = family.attention == "deepseek-v4"
+    listed = None if v4 else config.texts("layer_types", "layers_block_type")
+    if listed is not None:
         if len(listed) < n_layers:
             raise RecipeError(
                 f"{config.where}: layer_types",
@@ -54,9 +55,9 @@ def _full(config: Config, layer: int) -> str:
 
 
 def _window(config: Config, layer: int) -> str:
-    window = config.get("sliding_window")
-    context = config.get(*names.CONTEXT)
-    if not window or (isinstance(context, int) and window >= context):
+    window = config.maybe("sliding_window")
+    context = config.maybe(*names.CONTEXT)
+    if not window or (context and window >= context):
         return "full"
     return "window"
 
@@ -76,33 +77,33 @@ def _pattern(config: Config, layer: int) -> str:
     period = config.count(
         "sliding_window_pattern", "_sliding_window_pattern", default=6
     )
-    return "full" if (layer + 1) % period == 0 else "window"
+    return "full" if (layer + 1) % max(period, 1) == 0 else "window"
 
 
 def _interval(config: Config, layer: int) -> str:
     period = config.count("full_attention_interval", default=4)
-    return "full" if (layer + 1) % period == 0 else "mixer"
+    return "full" if (layer + 1) % max(period, 1) == 0 else "mixer"
 
 
 def _llama4(config: Config, layer: int) -> str:
     rope = config.counts("no_rope_layers")
-    if rope:
+    if rope and layer < len(rope):
         return "chunk" if rope[layer] else "full"
     period = config.count("no_rope_layer_interval", default=4)
-    return "full" if (layer + 1) % period == 0 else "chunk"
+    return "full" if (layer + 1) % max(period, 1) == 0 else "chunk"
 
 
 def _attn_types(config: Config, layer: int) -> str:
     listed = config.counts("attn_type_list")
-    if listed is None:
-        raise config.missing(("attn_type_list",))
+    if listed is None or layer >= len(listed):
+        raise config.missing(("attn_type_list for each layer",))
     return "full" if listed[layer] else "mixer"
 
 
 def _jamba(config: Config, layer: int) -> str:
     period = config.count("attn_layer_period", default=8)
     offset = config.count("attn_layer_offset", default=4)
-    return "full" if layer % period == offset else "mixer"
+    return "full" if layer % max(period, 1) == offset else "mixer"
 
 
 def _bamba(config: Config, layer: int) -> str:
@@ -122,10 +123,11 @@ def _override(config: Config, layer: int) -> str:
 
 
 def _kimi(config: Config, layer: int) -> str:
-    linear = config.get("linear_attn_config")
-    if not isinstance(linear, dict) or "full_attn_layers" not in linear:
+    linear = config.part("linear_attn_config")
+    full = linear.counts("full_attn_layers") if linear else None
+    if full is None:
         raise config.missing(("linear_attn_config.full_attn_layers",))
-    return "full" if layer + 1 in linear["full_attn_layers"] else "mixer"
+    return "full" if layer + 1 in full else "mixer"
 
 
 def _listed(config: Config, layer: int) -> str:

@@ -104,14 +104,11 @@ def _kda(build: Builder) -> None:
     # Kimi delta attention: a decay for each channel, low-rank gates.
     config = build.config
     hidden = config.count(*names.HIDDEN)
-    linear = config.get("linear_attn_config") or {}
-    try:
-        heads, width = int(linear["num_heads"]), int(linear["head_dim"])
-        kernel = int(linear.get("short_conv_kernel_size", 4))
-    except (KeyError, TypeError, ValueError) as error:
-        raise config.missing(
-            ("linear_attn_config.num_heads", "linear_attn_config.head_dim")
-        ) from error
+    linear = config.part("linear_attn_config")
+    if linear is None:
+        raise config.missing(("linear_attn_config",))
+    heads, width = linear.count("num_heads"), linear.count("head_dim")
+    kernel = linear.count("short_conv_kernel_size", default=4)
     inner = heads * width
     for name in ("q_proj", "k_proj", "v_proj"):
         build.matrix(f"self_attn.{name}", (inner, hidden))

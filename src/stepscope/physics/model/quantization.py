@@ -1,11 +1,11 @@
 """Bytes of a stored weight, by the quantization that config.json declares."""
 
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Any
 
-from stepscope.errors import RefusedError
+from stepscope.errors import RecipeError, RefusedError
 from stepscope.physics.model.config import Config
 
 #: Bytes of one number by dtype name.
@@ -73,7 +73,7 @@ class Quantization:
         module = _plain_name(module)
         for pattern in map(_plain_name, self.ignored):
             if pattern.startswith("re:"):
-                if re.match(pattern[3:], module):
+                if _matches(pattern[3:], module):
                     return True
             elif "*" in pattern:
                 if fnmatchcase(module, pattern) or fnmatchcase(module, pattern + ".*"):
@@ -81,6 +81,15 @@ class Quantization:
             elif f".{pattern}." in f".{module}.":
                 return True
         return False
+
+
+def _matches(expression: str, module: str) -> bool:
+    try:
+        return re.match(expression, module) is not None
+    except re.error as error:
+        raise RecipeError(
+            "quantization_config: ignore", f"re:{expression} ({error})", "an expression"
+        ) from error
 
 
 def _plain_name(name: str) -> str:
@@ -96,43 +105,45 @@ MXFP4 = Format("mxfp4", 4, (1, 32), 1)
 NVFP4 = Format("nvfp4", 4, (1, 16), 1, 8)
 
 
+Pair = tuple[Format, Format]
+
+
 def quantization(config: Config) -> Quantization:
     """Read ``quantization_config`` (or ``compression_config``).
 
     Raises:
         RefusedError: The method is not known; its bytes would be a guess.
+        RecipeError: A field of it makes no sense.
     """
     plain = _plain(config)
-    raw = config.get("quantization_config", "compression_config", "quantization")
+    raw = config.part("quantization_config", "compression_config", "quantization")
     if raw is None:
-        raw = config.outer.get("quantization_config")
-    if not isinstance(raw, dict) or not raw:
         return Quantization(plain, plain, plain)
-    method = str(raw.get("quant_method") or raw.get("quant_algo") or "").lower()
-    reader = METHODS.get(method.replace("_", "-"))
+    method = _word(raw, "quant_method", "quant_algo").replace("_", "-")
+    reader = METHODS.get(method)
     if reader is None:
         raise RefusedError(
-            f"{config.where}: quantization_config.quant_method",
+            f"{raw.where}.quant_method",
             f"{method!r} is not known",
             f"one of {', '.join(sorted(METHODS))}",
             "Remove the block to see the unquantized figures",
         )
     linear, experts = reader(raw, plain)
-    if len(raw.get("config_groups") or ()) > 1:
-        config.assume(
-            "Several quantization groups: all quantized modules are counted in the"
-            " form of the first."
-        )
-    if config.get("expert_dtype") or raw.get("expert_dtype"):
-        experts = _expert_dtype(str(config.get("expert_dtype") or raw["expert_dtype"]))
+    own = config.get("expert_dtype") or raw.get("expert_dtype")
+    if own is not None:
+        experts = _expert_dtype(config, str(own))
     ignored: list[str] = []
     for key in (
         "ignore", "ignored_layers", "modules_to_not_convert", "exclude_modules",
         "llm_int8_skip_modules",
     ):  # fmt: skip
-        ignored += [str(p) for p in raw.get(key) or ()]
-    kv = raw.get("kv_cache_scheme") or raw.get("kv_cache_quant_algo")
+        ignored += raw.texts(key) or []
+    kv = raw.get("kv_cache_scheme", "kv_cache_quant_algo")
     return Quantization(plain, linear, experts, tuple(ignored), _kv_dtype(kv))
+
+
+def _word(raw: Config, *names: str) -> str:
+    return str(raw.get(*names) or "").lower()
 
 
 def _kv_dtype(kv: object) -> str | None:
@@ -143,101 +154,146 @@ def _kv_dtype(kv: object) -> str | None:
 
 
 def _plain(config: Config) -> Format:
-    dtype = config.get("torch_dtype", "dtype") or config.outer.get("torch_dtype")
+    dtype = config.get("torch_dtype", "dtype")
     name = str(dtype or "bfloat16").removeprefix("torch.")
     if dtype is None:
         config.assume("No torch_dtype: unquantized weights are taken as bf16.")
-    if name == "float32":
+    if name in ("float32", "float", "fp32"):
         config.assume(
             "torch_dtype float32: engines serve it as bf16 by default, so 2 bytes a"
             " number are counted."
         )
         name = "bfloat16"
-    return Format("fp16" if name == "float16" else "bf16", 8 * DTYPE_BYTES.get(name, 2))
-
-
-def _expert_dtype(name: str) -> Format:
-    return {"fp4": MXFP4, "mxfp4": MXFP4, "nvfp4": NVFP4, "fp8": FP8_TENSOR}.get(
-        name, Format("bf16", 16)
+    if name not in DTYPE_BYTES:
+        raise RecipeError(
+            f"{config.where}: torch_dtype",
+            f"{name!r}",
+            f"one of {', '.join(DTYPE_BYTES)}",
+        )
+    return Format(
+        "fp16" if name in ("float16", "half") else "bf16", 8 * DTYPE_BYTES[name]
     )
 
 
-def _fp8(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
-    block = raw.get("weight_block_size")
-    if not block:
+def _expert_dtype(config: Config, name: str) -> Format:
+    known = {"fp4": MXFP4, "mxfp4": MXFP4, "nvfp4": NVFP4, "fp8": FP8_TENSOR}
+    if name not in known:
+        raise RefusedError(
+            f"{config.where}: expert_dtype", f"{name!r}", f"one of {', '.join(known)}"
+        )
+    return known[name]
+
+
+def _block(raw: Config, name: str) -> tuple[int, int] | None:
+    sides = raw.counts(name)
+    if not sides:
+        return None
+    if len(sides) != 2 or min(sides) < 1:
+        raise RecipeError(f"{raw.where}: {name}", f"{sides}", "two sides above 0")
+    return sides[0], sides[1]
+
+
+def _fp8(raw: Config, plain: Format) -> Pair:
+    block = _block(raw, "weight_block_size")
+    if block is None:
         return FP8_TENSOR, FP8_TENSOR
-    scale = 1 if "ue8m0" in str(raw.get("scale_fmt")) and block[0] < 128 else 4
-    form = Format("fp8", 8, (int(block[0]), int(block[1])), scale)
+    # DeepSeek V3.1 names ue8m0 too but stores its 128 x 128 scales as fp32.
+    small = "ue8m0" in _word(raw, "scale_fmt") and block[0] < 128
+    form = Format("fp8", 8, block, 1 if small else 4)
     return form, form
 
 
-def _channel_fp8(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
+def _channel_fp8(raw: Config, plain: Format) -> Pair:
     return FP8_CHANNEL, FP8_CHANNEL
 
 
-def _mxfp4(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
+def _mxfp4(raw: Config, plain: Format) -> Pair:
     return plain, MXFP4
 
 
-def _modelopt(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
-    inner = raw.get("quantization") or {}
-    method = str(raw.get("quant_method") or "").lower()
-    algo = str(raw.get("quant_algo") or inner.get("quant_algo") or method).upper()
-    form = NVFP4 if "FP4" in algo else FP8_TENSOR
-    form = MXFP4 if "MXFP4" in algo else form
+def _modelopt(raw: Config, plain: Format) -> Pair:
+    inner = raw.part("quantization")
+    algo = _word(raw, "quant_algo") or (_word(inner, "quant_algo") if inner else "")
+    algo = algo or _word(raw, "quant_method")
+    form = NVFP4 if "fp4" in algo else FP8_TENSOR
+    form = MXFP4 if "mxfp4" in algo else form
     return form, form
 
 
-def _int4(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
+def _bits(raw: Config, *names: str, default: int) -> int:
+    bits = raw.count(*names, default=default)
+    if not 1 <= bits <= 16:
+        raise RecipeError(f"{raw.where}: {names[0]}", f"{bits}", "1 to 16 bits")
+    return bits
+
+
+def _group(raw: Config, *names: str, default: int) -> int:
+    """A group's width; 0: a whole row (spelt -1, or absent where so said)."""
+    value = raw.get(*names)
+    if value == -1:
+        return 0
+    return raw.count(*names, default=default)
+
+
+def _int4(raw: Config, plain: Format) -> Pair:
     # Packed integers, one fp16 scale and one packed zero point for each group of
     # inputs of each output. Repacking for a kernel (Marlin) keeps the size.
-    bits = int(raw.get("bits") or raw.get("w_bit") or 4)
-    group = int(raw.get("group_size") or raw.get("q_group_size") or 128)
-    name = f"int{bits}"
-    form = Format(name, bits, (1, max(group, 0)), 2 + bits / 8)
+    bits = _bits(raw, "bits", "w_bit", default=4)
+    group = _group(raw, "group_size", "q_group_size", default=128)
+    form = Format(f"int{bits}", bits, (1, group), 2 + bits / 8)
     return form, form
 
 
-def _bitsandbytes(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
-    if raw.get("load_in_8bit"):
+def _bitsandbytes(raw: Config, plain: Format) -> Pair:
+    if raw.flag("load_in_8bit"):
         form = Format("bnb-int8", 8, (1, 0), 4)
-    elif raw.get("bnb_4bit_use_double_quant"):
+    elif raw.flag("bnb_4bit_use_double_quant"):
         form = Format("bnb-4bit", 4 + 8 * (1 / 64 + 4 / (64 * 256)))
     else:
         form = Format("bnb-4bit", 4 + 8 * 4 / 64)
     return form, form
 
 
-def _compressed(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
-    groups = list((raw.get("config_groups") or {}).values())
-    weights = (groups[0].get("weights") if groups else None) or {}
-    bits = int(weights.get("num_bits") or 8)
-    is_float = weights.get("type") == "float"
-    group = int(weights.get("group_size") or 0)
-    block = weights.get("block_structure")
+def _compressed(raw: Config, plain: Format) -> Pair:
+    groups = raw.part("config_groups")
+    if groups is None:
+        raise raw.missing(("config_groups",))
+    if len(groups.fields) > 1:
+        raw.assume(
+            "Several quantization groups: all quantized modules are counted in the"
+            " form of the first."
+        )
+    first = groups.part(next(iter(groups.fields)))
+    weights = first.part("weights") if first else None
+    if weights is None:
+        return plain, plain  # activations or KV alone
+    bits = _bits(weights, "num_bits", default=8)
+    is_float = _word(weights, "type") == "float"
+    group = _group(weights, "group_size", default=0)
+    block = _block(weights, "block_structure")
     if bits == 4 and is_float:
         form = MXFP4 if group == 32 else NVFP4
     elif block:
-        form = Format("fp8", 8, (int(block[0]), int(block[1])), 4)
-    elif bits == 8 and weights.get("strategy") == "tensor":
+        form = Format("fp8", 8, block, 4)
+    elif bits == 8 and _word(weights, "strategy") == "tensor":
         form = FP8_TENSOR if is_float else Format("int8", 8, None, 0, 4)
     elif bits == 8:
         form = Format("fp8" if is_float else "int8", 8, (1, group), 2)
     else:
-        zero = 0 if weights.get("symmetric", True) else bits / 8
+        zero = 0 if weights.flag("symmetric", default=True) else bits / 8
         form = Format(f"int{bits}", bits, (1, group), 2 + zero)
     return form, form
 
 
-def _int8(raw: dict[str, Any], plain: Format) -> tuple[Format, Format]:
+def _int8(raw: Config, plain: Format) -> Pair:
     form = Format("int8", 8, (1, 0), 4)
     return form, form
 
 
-METHODS = {
-    "fp8": _fp8, "fbgemm-fp8": _channel_fp8,
-    "mxfp4": _mxfp4, "gpt-oss-mxfp4": _mxfp4, "modelopt": _modelopt,
-    "modelopt-fp4": _modelopt, "nvfp4": _modelopt,
-    "awq": _int4, "gptq": _int4, "auto-round": _int4, "bitsandbytes": _bitsandbytes,
-    "compressed-tensors": _compressed, "int8": _int8, "w8a8-int8": _int8,
+METHODS: dict[str, Callable[[Config, Format], Pair]] = {
+    "fp8": _fp8, "fbgemm-fp8": _channel_fp8, "mxfp4": _mxfp4,
+    "gpt-oss-mxfp4": _mxfp4, "modelopt": _modelopt, "modelopt-fp4": _modelopt,
+    "nvfp4": _modelopt, "awq": _int4, "gptq": _int4, "auto-round": _int4,
+    "bitsandbytes": _bitsandbytes, "compressed-tensors": _compressed, "int8": _int8,
+    "w8a8-int8": _int8,
 }  # fmt: skip
