@@ -9,7 +9,7 @@ from hypothesis import given, strategies as st
 from stepscope.report.downsample import bins
 from stepscope.report.figure import COLOURS, Figure
 from stepscope.report.svg import inline, png, standalone
-from stepscope.report.sweep import step_model, sweep
+from stepscope.report.sweep import step_time, sweep
 from stepscope.report.timeline import telemetry
 
 Small = Any  # tests/report/conftest.py; a conftest can not be imported
@@ -84,10 +84,19 @@ def test_nothing_measured_draws_nothing(small: Small) -> None:
 def test_the_floor_of_another_configuration_is_not_drawn(small: Small) -> None:
     analysis = small.analysis()
     (model,) = analysis.step_model
-    mine = step_model(model, analysis.floor, 0)
+    mine = step_time("baseline", model, analysis.floor, 0)
     assert mine is not None
     layers: Any = mine.spec["layer"]
     assert [len(layer["data"]["values"]) for layer in layers] == [63, 1, 1, 3]
+
+
+def test_without_a_model_step_and_floor_are_still_drawn(small: Small) -> None:
+    analysis = small.analysis()
+    figure = step_time("baseline", None, analysis.floor, 0)
+    assert figure is not None
+    layers: Any = figure.spec["layer"]
+    assert [len(layer["data"]["values"]) for layer in layers] == [0, 1, 1, 1]
+    assert step_time("other", None, analysis.floor, 0) is None
 
 
 def test_the_window_of_four_waves_starts_with_the_second(small: Small) -> None:

@@ -8,7 +8,10 @@ from stepscope.errors import RecipeError
 
 _FORMATS = ("html", "md", "png")
 #: Every page that we write holds it, so that we know our own again.
-_OURS = b'name="generator" content="stepscope"'
+_OURS = {
+    "html": b'name="generator" content="stepscope"',
+    "md": b"<!-- stepscope report -->",
+}
 
 
 @click.command(name="report", short_help="Write the page.")
@@ -100,10 +103,12 @@ def _refuse_foreign(page: Path, wanted: tuple[str, ...]) -> None:
             "expected a folder to write into",
             "Create it, or name another with -o",
         )
-    if "html" in wanted and page.exists() and _OURS not in page.read_bytes()[:4096]:
-        raise RecipeError(
-            str(page),
-            "a file that stepscope did not write is in the way",
-            "expected no file, or an earlier report",
-            "Move it away, or name another with -o",
-        )
+    for kind, mark in _OURS.items():
+        path = page if kind == "html" else page.with_suffix(f".{kind}")
+        if kind in wanted and path.exists() and mark not in path.read_bytes()[:4096]:
+            raise RecipeError(
+                str(path),
+                "a file that stepscope did not write is in the way",
+                "expected no file, or an earlier report",
+                "Move it away, or name another with -o",
+            )

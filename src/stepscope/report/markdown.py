@@ -9,6 +9,9 @@ from stepscope.report import content
 from stepscope.report.cells import shown
 from stepscope.run.run import Run
 
+#: The first line of every Markdown file that we write.
+OURS = "<!-- stepscope report -->"
+
 _ACTIVE = re.compile(r"([\\`*_\[\]<>|#~!@])")
 
 
@@ -29,9 +32,9 @@ def markdown(
         pictures: Relative paths of pictures to show under the verdict.
 
     Returns:
-        GitHub-flavoured Markdown; nothing in it is HTML or a link out.
+        GitHub-flavoured Markdown; nothing of the run in it is HTML or a link out.
     """
-    lines = [f"# {text(run.id)}", ""]
+    lines = [OURS, f"# {text(run.id)}", ""]
     for sentence in board.sentences:
         lines += [text(sentence), ""]
     for picture in pictures:

@@ -18,7 +18,7 @@ from stepscope.report import content
 from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
 from stepscope.report.svg import render
-from stepscope.report.sweep import step_model, sweep
+from stepscope.report.sweep import step_time, sweep
 from stepscope.report.timeline import figure_name, telemetry
 from stepscope.run.run import Run
 
@@ -57,6 +57,7 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
         anchor=content.anchor,
         figures={f.name: f for f in made},
         drawn=drawn,
+        step_figures=[name for name in drawn if name.startswith("step-")],
         by_cell=by_cell,
         headers=content.summary_headers(),
         rows=content.summary_rows(analysis.cells),
@@ -77,12 +78,20 @@ def figures(run: Run, analysis: Analysis) -> tuple[Figure, ...]:
         sweep(analysis, "output_tokens_per_s"),
         sweep(analysis, "tpot_ms"),
     ]
+    models = {model.configuration: model for model in analysis.step_model}
     made += [
-        step_model(model, analysis.floor, index)
-        for index, model in enumerate(analysis.step_model)
+        step_time(name, models.get(name), analysis.floor, index)
+        for index, name in enumerate(_with_steps(analysis))
     ]
     made += [telemetry(run, cell, index) for index, cell in enumerate(run.cells)]
     return tuple(figure for figure in made if figure is not None)
+
+
+def _with_steps(analysis: Analysis) -> tuple[str, ...]:
+    """Return the configurations that have a step model or a floor."""
+    names = [model.configuration for model in analysis.step_model]
+    names += [point.configuration for point in analysis.floor]
+    return tuple(dict.fromkeys(names))
 
 
 @cache

@@ -203,23 +203,36 @@ def _points(
     }
 
 
-def step_model(
-    model: StepModel, floor: Sequence[FloorPoint], index: int
+def step_time(
+    configuration: str,
+    model: StepModel | None,
+    floor: Sequence[FloorPoint],
+    index: int,
 ) -> Figure | None:
     """Return step time over sequences a rank with the fitted curve and the floor.
 
     Args:
-        model: One configuration's fit.
+        configuration: Whose steps.
+        model: Its fit; None where none was accepted.
         floor: All floor points; those of other configurations are left out.
-        index: Position of the model, for the figure's name.
+        index: Position of the configuration, for the figure's name.
+
+    Returns:
+        None where no step time is known.
     """
-    if not model.points:
+    own = [p for p in floor if p.configuration == configuration]
+    points = model.points if model is not None and model.points else _measured(own)
+    if not points:
         return None
     rows: list[dict[str, object]] = [
         {"x": x, "y": y, "k": "measured", "text": f"{number(y)} ms at {number(x)}"}
-        for x, y in model.points
+        for x, y in points
     ]
-    curve = [{"x": x, "y": y, "k": f"model: {model.kind}"} for x, y in model.curve]
+    kind = model.kind if model is not None else "none"
+    curve = [
+        {"x": x, "y": y, "k": f"model: {kind}"}
+        for x, y in (model.curve if model is not None else ())
+    ]
     floors = [
         {
             "x": point.seqs_per_rank,
@@ -228,14 +241,13 @@ def step_model(
             "text": f"floor {number(point.floor_ms)} ms at"
             f" {number(point.seqs_per_rank)}",
         }
-        for point in sorted(floor, key=lambda p: p.seqs_per_rank)
-        if point.configuration == model.configuration
+        for point in sorted(own, key=lambda p: p.seqs_per_rank)
     ]
-    names = ["measured", f"model: {model.kind}", *(["byte floor"] if floors else [])]
+    names = ["measured", f"model: {kind}", *(["byte floor"] if floors else [])]
     scale = {"domain": names, "range": [series(0), series(0), series(1)][: len(names)]}
-    title = f"Step time of {model.configuration}"
+    title = f"Step time of {configuration}"
     return Figure(
-        name=f"step-model-{index}",
+        name=f"step-{index}",
         title=title,
         alt=f"{title}: " + "; ".join(str(row["text"]) for row in rows),
         spec={
@@ -248,7 +260,7 @@ def step_model(
                     "title": "sequences a rank",
                     "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
                     "axis": {
-                        "values": sorted({2 ** _log2(x) for x, _ in model.points}),
+                        "values": sorted({2 ** _log2(x) for x, _ in points}),
                         "format": "d",
                         "grid": False,
                     },
@@ -275,10 +287,14 @@ def step_model(
                 ),
             ],
         },
-        note=f"Points are measured; the line is the model ({model.kind}); dashes are"
+        note=f"Points are measured; the line is the model ({kind}); dashes are"
         " the byte floor. The horizontal axis is logarithmic: a straight line over"
         " sequences is drawn bent. The floor assumes that each byte is moved once.",
     )
+
+
+def _measured(points: Sequence[FloorPoint]) -> tuple[tuple[float, float], ...]:
+    return tuple((p.seqs_per_rank, p.step_ms) for p in points if p.step_ms is not None)
 
 
 def _log2(x: float) -> int:

@@ -10,7 +10,7 @@ from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.records import Board
 from stepscope.findings import Finding
 from stepscope.report.cells import UNKNOWN, shown, state
-from stepscope.report.content import findings
+from stepscope.report.content import findings, only_void
 from stepscope.run.run import Run
 
 _N_FINDINGS = 5
@@ -38,7 +38,7 @@ def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) 
             reasons = ", ".join(cell.void_reasons) or "no reason recorded"
             console.print(Text(f"{cell.name} is void: {reasons}", style="dim"))
     _findings(console, findings(run, analysis))
-    _next(console, board)
+    _next(console, analysis, board)
 
 
 def _cells(cells: Sequence[CellResult]) -> Table:
@@ -86,10 +86,12 @@ def _findings(console: Console, every: Sequence[Finding]) -> None:
         console.print(Text(f"{rest} more in the report.", style="dim"))
 
 
-def _next(console: Console, board: Board) -> None:
+def _next(console: Console, analysis: Analysis, board: Board) -> None:
     """Print the measurements that would decide most hypotheses."""
     by_measurement: dict[str, list[str]] = {}
     for entry in board.entries:
+        if only_void(entry, analysis):
+            continue
         if entry.would_decide and entry.status in ("standing", "untestable"):
             names = by_measurement.setdefault(entry.would_decide, [])
             if entry.hypothesis not in names:

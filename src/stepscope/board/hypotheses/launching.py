@@ -9,11 +9,20 @@ of its own, about a microsecond a node, and a busy GPU can hide gaps.
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
 from stepscope.board.view import CellView
 
-_NO_TIMELINE = (
-    "A kernel timeline of this cell: capture a few decode steps at this concurrency"
-    " (the server's torch profiler or nsys, switched on in mid-cell) and read it with"
-    " stepscope trace FILE"
+_CAPTURE = (
+    "A kernel timeline: capture a few decode steps at this concurrency (the server's"
+    " torch profiler or nsys, switched on in mid-cell) and read it with stepscope trace"
+    " FILE"
 )
+
+
+def _timeline(view: CellView) -> str:
+    """Say which timeline would decide: one that the run holds, or a new one."""
+    concurrency = view.result.concurrency if view.result is not None else None
+    for trace in view.run.traces:
+        if concurrency is not None and trace.concurrency == concurrency:
+            return f"A kernel timeline: the run holds one; stepscope trace {trace.path}"
+    return _CAPTURE
 
 
 def no_gpu(view: CellView) -> Opinion | None:
@@ -96,16 +105,16 @@ _MODE = Rule(
 )
 
 
-def _needs_timeline(_view: CellView) -> str:
-    return f"{_NO_TIMELINE}."
+def _needs_timeline(view: CellView) -> str:
+    return f"{_timeline(view)}."
 
 
 LAUNCH = Hypothesis(
     id="launch",
     claim="The host launches kernels one by one more slowly than the GPU runs them.",
     rules=(_NO_GPU, _MODE),
-    would_decide=lambda _view: (
-        f"{_NO_TIMELINE}; or the same cell with and without"
+    would_decide=lambda view: (
+        f"{_timeline(view)}; or the same cell with and without"
         " graphs (--enforce-eager) in one session (stepscope compare)."
     ),
 )
