@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Self
 
 
-class Gone(Exception):
+class HungUpError(Exception):
     """The client has hung up."""
 
 
@@ -31,7 +31,7 @@ class Exchange:
             for at in range(0, len(data), step):
                 self.sock.sendall(data[at : at + step])
         except OSError as error:
-            raise Gone from error
+            raise HungUpError from error
 
     def hang_up(self) -> None:
         """Close the connection in good order after this exchange."""
@@ -128,7 +128,7 @@ class ScriptedServer:
                 exchange = Exchange(sock, request, number)
                 self._script(exchange)
                 keep = exchange.keep
-        except (OSError, Gone):
+        except (OSError, HungUpError):
             pass
         finally:
             with self._lock, contextlib.suppress(ValueError):
