@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from hypothesis import given, strategies as st
+from msgspec.structs import replace
 
 from stepscope.report.downsample import bins
 from stepscope.report.figure import COLOURS, Figure
@@ -156,3 +157,33 @@ def test_a_single_spike_survives_downsampling() -> None:
 
 def test_what_is_no_number_is_left_out() -> None:
     assert bins([(0.0, float("nan")), (1.0, float("inf"))], 10) == ()
+
+
+def test_a_very_wide_interval_does_not_flatten_the_rest(small: Small) -> None:
+    analysis = small.analysis()
+    (group,) = analysis.groups
+    wide = small.analysis(groups=(replace(group, ci95=(0.01, 9000.0)),))
+    figure = sweep(wide, "tpot_ms")
+    assert figure is not None
+    spec: Any = figure.spec
+    low, high = spec["encoding"]["y"]["scale"]["domain"]
+    assert 1.0 < low < 4.0
+    assert 30.0 < high < 90.0
+
+
+@pytest.mark.parametrize(("low", "high"), [(241.0, 410.0), (1.0, 1e5), (10.0, 10.5)])
+def test_the_vertical_axis_always_has_numbers(
+    small: Small, low: float, high: float
+) -> None:
+    cells = [
+        replace(cell, output_tokens_per_s=rate)
+        for cell, rate in zip(small.analysis().cells, (low, high), strict=False)
+    ]
+    figure = sweep(small.analysis(cells=tuple(cells)), "output_tokens_per_s")
+    assert figure is not None
+    spec: Any = figure.spec
+    ticks = spec["encoding"]["y"]["axis"]["values"]
+    first, last = spec["encoding"]["y"]["scale"]["domain"]
+    assert len(ticks) >= 2
+    assert first <= min(ticks) * 1.01
+    assert max(ticks) <= last * 1.01

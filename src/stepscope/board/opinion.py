@@ -74,12 +74,14 @@ class Hypothesis:
         claim: What it says, in one sentence.
         rules: In order of strength.
         would_decide: The measurement that would decide it and the command for it.
+        share_of: What its shares are a share of.
     """
 
     id: str
     claim: str
     rules: tuple[Rule, ...]
     would_decide: Callable[[CellView], str]
+    share_of: str = "the step"
 
 
 @dataclass(frozen=True, slots=True)

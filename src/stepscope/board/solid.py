@@ -170,7 +170,9 @@ def _repeats(
 
 
 def _where(cell: CellResult) -> str:
-    return f"at {at(cell)} (repeats in the recipe, stepscope run)"
+    if cell.concurrency is None:
+        return "in the same open loop (stepscope run)"
+    return f'at {at(cell)} (concurrency = ["{cell.concurrency}x3"] in the recipe)'
 
 
 def _interval(group: RepeatGroup | None, analysis: Analysis) -> str:
@@ -228,7 +230,7 @@ def _scaling(low: CellResult, high: CellResult, findings: Sequence[Finding]) -> 
         holes.append(
             (
                 "a ratio this small needs repeats on both sides",
-                f"Repeat both three times, {_where(high)}.",
+                f"Repeat both: three times {_where(low)}, and {_where(high)}.",
             )
         )
     grave = ("failed-requests", "early-stop", "stall", "prefix-cache-hits")

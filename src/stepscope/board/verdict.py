@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number, repeats, span
 from stepscope.board.regimes import Regime
+from stepscope.board.rules import RULES
 from stepscope.board.solid import measured
 from stepscope.run.run import Run
 
@@ -87,15 +88,18 @@ def _supported(regime: Regime) -> str:
     text = f"{', '.join(regime.headlines) or entry.hypothesis} {where}"
     if entry.share_of_step_pct is not None:
         share = number(entry.share_of_step_pct)
-        text += f" (at least {share} % of the time a token takes)"
+        text += f" (at least {share} % of {RULES[entry.hypothesis].share_of})"
     return text
 
 
 def _next(entries: Sequence[Regime]) -> str | None:
+    shown = {r.entry.hypothesis for r in entries if r.entry.status == "supported"}
     opened = [
         r
         for r in entries
-        if r.entry.status in ("standing", "untestable") and r.entry.would_decide
+        if r.entry.status in ("standing", "untestable")
+        and r.entry.would_decide
+        and r.entry.hypothesis not in shown
     ]
     if not opened:
         return None

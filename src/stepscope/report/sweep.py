@@ -14,6 +14,8 @@ from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
 
 _WIDTH, _HEIGHT = 440, 260
+#: An interval may stretch the axis by this factor beyond the values.
+_MOST_BEYOND = 1.5
 
 
 def _value(cell: CellResult, metric: str) -> float | None:
@@ -50,7 +52,7 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
         _points(rows, scale),
     ]
     values = [_value(cell, metric) or 0.0 for cell in cells]
-    low, high = min(values), max(values)
+    low, high = _range(values, analysis.groups, metric)
     title = f"{label} over concurrency"
     return Figure(
         name=f"sweep-{'tpot' if metric == 'tpot_ms' else 'throughput'}",
@@ -75,7 +77,7 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
                     "scale": {
                         "type": "log",
                         "nice": False,
-                        "domain": [low * 0.85, high * 1.18],
+                        "domain": [low, high],
                     },
                     "axis": {"format": "~s", "values": _ticks(low, high)},
                 },
@@ -83,16 +85,40 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
             "layer": layers,
         },
         note="Both axes are logarithmic. The line joins the means of valid repeats; a"
-        " bar is a 95 % interval and is drawn only where there are repeats. Grey,"
+        " bar is a 95 % interval and is drawn only where there are repeats (one that leaves the picture is wider than it). Grey,"
         " hollow points are void.",
     )
 
 
+def _range(
+    values: Sequence[float], groups: Sequence[RepeatGroup], metric: str
+) -> tuple[float, float]:
+    """Return what the vertical axis shows: all values, and intervals within reason.
+
+    The interval of two repeats that differ spans decades; it would flatten all else.
+    """
+    ends = [
+        end
+        for group in groups
+        if group.metric == metric and group.ci95 is not None and group.concurrency
+        for end in group.ci95
+    ]
+    low, high = min(values), max(values)
+    return (
+        max(min([*ends, low]), low / _MOST_BEYOND) * 0.85,
+        min(max([*ends, high]), high * _MOST_BEYOND) * 1.18,
+    )
+
+
 def _ticks(low: float, high: float) -> list[float]:
-    """Return 1, 2, 5 of each decade inside the range."""
+    """Return round numbers inside the range: sparse ones where it spans decades."""
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    every = [m * 10.0**e for e in range(first, last + 1) for m in (1, 2, 5)]
-    return [tick for tick in every if low * 0.85 <= tick <= high * 1.18]
+    for steps in ((1, 2, 5), (1, 1.5, 2, 3, 4, 5, 7)):
+        every = [m * 10.0**e for e in range(first, last + 1) for m in steps]
+        inside = [tick for tick in every if low <= tick <= high]
+        if len(inside) >= 3:
+            return inside
+    return [float(f"{low:.3g}"), float(f"{high:.3g}")]
 
 
 def _row(cell: CellResult, metric: str, label: str) -> dict[str, object]:
@@ -162,7 +188,7 @@ def _bars(
     return [
         {
             "data": {"values": rows},
-            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.55},
+            "mark": {"type": "rule", "strokeWidth": 3, "opacity": 0.55, "clip": True},
             "encoding": {
                 "y2": {"field": "v2"},
                 "color": {

@@ -178,4 +178,5 @@ CLIENT = Hypothesis(
         ),
     ),
     would_decide=_would_decide,
+    share_of="TPOT",
 )

@@ -157,4 +157,5 @@ COMPUTE = Hypothesis(
         ),
     ),
     would_decide=_would_decide,
+    share_of="the window",
 )

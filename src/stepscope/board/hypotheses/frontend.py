@@ -174,4 +174,5 @@ FRONTEND = Hypothesis(
         ),
     ),
     would_decide=_would_decide,
+    share_of="TPOT",
 )

@@ -48,7 +48,6 @@ def _reasons(view: CellView) -> Opinion | None:
     if drop > _CLOCK_DROP_PCT:
         return Opinion(
             status="supported",
-            share_pct=drop,
             headline=f"clocks held down by {' and '.join(reasons)}",
             evidence=(item, clock),
         )

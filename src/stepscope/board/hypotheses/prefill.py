@@ -120,4 +120,5 @@ PREFILL = Hypothesis(
         ),
     ),
     would_decide=_would_decide,
+    share_of="TPOT",
 )
