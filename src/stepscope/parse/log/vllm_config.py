@@ -185,8 +185,8 @@ def _rust(state: State, here: Here, match: re.Match[str]) -> None:
 
 
 def _prefetch_off(state: State, here: Here, match: re.Match[str]) -> None:
-    size = re.search(r"checkpoint size \(([\d.]+) GiB\)", here.text)
-    ram = re.search(r"available RAM \(([\d.]+) GiB\)", here.text)
+    size = re.search(r"checkpoint size \(([\d.]*\d) GiB\)", here.text)
+    ram = re.search(r"available RAM \(([\d.]*\d) GiB\)", here.text)
     if size is not None:
         state.figures["checkpoint_gib"] = float(size[1])
     if ram is not None:
@@ -253,14 +253,17 @@ CONFIG_RULES = compiled(
         r"Auto-enabling VLLM_USE_BREAKABLE_CUDAGRAPH=1",
         _simple("breakable_cudagraph", value=True),
     ),
-    (r"Engram table offloaded to pinned host memory: .*?([\d.]+) GiB (.*)", _pinned),
+    (
+        r"Engram table offloaded to pinned host memory: .*?([\d.]*\d) GiB (.*)",
+        _pinned,
+    ),
     (
         r"Engram node-local DP group size: (\d+)",
         _simple("engram_dp_group", number=True),
     ),
     (r"Launching Rust frontend", _rust),
     (r"Auto-prefetch is disabled", _prefetch_off),
-    (r"Checkpoint size: ([\d.]+) GiB", _checkpoint),
+    (r"Checkpoint size: ([\d.]*\d) GiB", _checkpoint),
     (r"Overriding cudagraph_mode (?:from \S+ )?to (\w+)", _override_graphs),
     (r"Skipping FlashInfer autotune", _simple("flashinfer_autotune", value="skipped")),
 )

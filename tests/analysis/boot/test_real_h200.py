@@ -1,0 +1,48 @@
+"""Boots of vLLM 0.26.0 that were made to fail on one H200."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from stepscope.analysis.boot.diagnose import diagnose
+from stepscope.parse.serverlog import parse_log
+from stepscope.run.serverlog import BootVerdict
+
+LOGS = Path(__file__).parents[2] / "data" / "logs" / "h200"
+
+
+def verdict(name: str) -> BootVerdict:
+    data = gzip.decompress((LOGS / f"{name}.log.gz").read_bytes())
+    return diagnose(parse_log(data, "vllm"), exit_code=1)
+
+
+@pytest.mark.parametrize(
+    ("name", "cause", "line"),
+    [
+        ("capture", "gpu-oom-sampler", 75),
+        ("kv-small", "kv-smaller-than-context", 56),
+        ("holder", "free-memory-below-request", 54),
+    ],
+)
+def test_the_root_cause_is_found_under_its_wrappers(
+    name: str, cause: str, line: int
+) -> None:
+    found = verdict(name)
+    assert (found.outcome, found.cause, found.root_line) == ("failed", cause, line)
+
+
+def test_a_number_that_ends_a_sentence_is_read() -> None:
+    # "... increasing --gpu-memory-utilization from 0.9945 to 0.9991." killed the reader.
+    log = parse_log(gzip.decompress((LOGS / "capture.log.gz").read_bytes()), "vllm")
+    assert log.ledger.graph_estimate_applied is False
+
+
+def test_the_length_that_fits_is_the_one_that_booted() -> None:
+    first = verdict("kv-small").fixes[0]
+    # With --max-model-len 18896 the same server came up 44 s later.
+    assert (first.flag, first.direction, first.value) == (
+        "--max-model-len",
+        "lower",
+        18896,
+    )
