@@ -240,7 +240,10 @@ def _one_launch(
 
 
 def _shared_baseline(found: Sequence[Comparison], base: str) -> list[Finding]:
-    """Say when unrelated configurations move alike against one baseline row."""
+    """Say when unrelated configurations move alike against one baseline row.
+
+    Where an interval settles the row, the baseline's own error is inside it.
+    """
     rows: dict[tuple[int | None, str], list[Comparison]] = defaultdict(list)
     for one in found:
         rows[(one.concurrency, one.metric)].append(one)
@@ -250,7 +253,8 @@ def _shared_baseline(found: Sequence[Comparison], base: str) -> list[Finding]:
         alike = all(m > 100 * _SAME for m in moves) or all(
             m < -100 * _SAME for m in moves
         )
-        if metric == RATE and len(moves) > 1 and alike:
+        open_ = all(c.verdict == "undetermined" for c in here)
+        if metric == RATE and len(moves) > 1 and alike and open_:
             shown = ", ".join(f"{c.b} {c.delta_pct:+.1f} %" for c in here)
             notes.append(
                 Finding(

@@ -1,0 +1,179 @@
+from collections.abc import Callable
+
+import pytest
+
+from stepscope.analysis.cell.engine import steps_from_log, steps_from_metrics
+from stepscope.analysis.cell.server import NOTHING, server_side
+from stepscope.analysis.cell.window import Window
+from stepscope.run.samples import MetricsSnapshot, MetricValue
+from stepscope.run.serverlog import LogEvent
+
+S = 1_000_000_000
+Scrape = Callable[..., MetricsSnapshot]
+
+
+def test_without_both_scrapes_nothing_is_known(scrape: Scrape) -> None:
+    assert server_side(None, scrape(), 1) == NOTHING
+    assert server_side(scrape(), None, 1) == NOTHING
+
+
+def test_per_request_tpot_is_preferred_and_is_a_difference(scrape: Scrape) -> None:
+    name = "vllm__request_time_per_output_token_seconds"
+    gap = "vllm__inter_token_latency_seconds"
+    before = scrape(
+        **{f"{name}_sum": 5.0, f"{name}_count": 100, f"{gap}_sum": 1, f"{gap}_count": 1}
+    )
+    after = scrape(
+        **{f"{name}_sum": 6.0, f"{name}_count": 150, f"{gap}_sum": 9, f"{gap}_count": 2}
+    )
+    found = server_side(before, after, 50)
+    assert found.tpot_ms == pytest.approx(20.0)
+    assert found.n_requests == 50
+    assert not found.tpot_per_token
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "vllm__inter_token_latency_seconds",
+        "vllm__time_per_output_token_seconds",
+        "sglang__inter_token_latency_seconds",
+    ],
+)
+def test_older_and_other_names_are_weighted_by_token(scrape: Scrape, name: str) -> None:
+    before = scrape(**{f"{name}_sum": 0.0, f"{name}_count": 0})
+    after = scrape(**{f"{name}_sum": 3.0, f"{name}_count": 200})
+    found = server_side(before, after, 4)
+    assert found.tpot_ms == pytest.approx(15.0)
+    assert found.tpot_per_token
+    assert found.tpot_metric == name.replace("__", ":")
+
+
+def test_llama_server_seconds_are_over_tokens_after_the_first(scrape: Scrape) -> None:
+    before = scrape(
+        llamacpp__tokens_predicted_total=0, llamacpp__tokens_predicted_seconds_total=0
+    )
+    after = scrape(
+        llamacpp__tokens_predicted_total=640,
+        llamacpp__tokens_predicted_seconds_total=6.3,
+    )
+    assert server_side(before, after, 10).tpot_ms == pytest.approx(10.0)
+
+
+def test_counters_that_fell_say_restart_and_nothing_else(scrape: Scrape) -> None:
+    before = scrape(vllm__generation_tokens_total=500)
+    after = scrape(vllm__generation_tokens_total=20)
+    found = server_side(before, after, 5)
+    assert found.restarted
+    assert found.generated_tokens is None
+
+
+def test_cache_hits_of_a_disabled_cache_are_none_found(scrape: Scrape) -> None:
+    same = {"vllm__prefix_cache_queries_total": 0, "vllm__prefix_cache_hits_total": 0}
+    assert server_side(scrape(**same), scrape(**same), 1).cache_hit_pct == 0.0
+    after = scrape(
+        vllm__prefix_cache_queries_total=400, vllm__prefix_cache_hits_total=100
+    )
+    assert server_side(scrape(**same), after, 1).cache_hit_pct == pytest.approx(25.0)
+    assert server_side(scrape(), scrape(), 1).cache_hit_pct is None
+
+
+def iteration(
+    number: int, at_ns: int, *, context: int = 0, error: int = 0, engine: int = 0
+) -> LogEvent:
+    return LogEvent(
+        kind="iteration",
+        line=number + 1,
+        text="",
+        at_ns=at_ns,
+        error_ns=error,
+        numbers={
+            "iteration": float(number),
+            "context_requests": float(context),
+            "n_running": 8.0,
+            "generation_tokens": 8.0,
+            "elapsed_ms": 1.0,
+            "engine": float(engine),
+        },
+    )
+
+
+def test_a_one_second_clock_still_gives_the_period_to_one_step() -> None:
+    step = 17_900_000
+    events = [
+        iteration(i, (i * step // S) * S, error=S, context=int(i % 150 == 0))
+        for i in range(600)
+    ]
+    found = steps_from_log(events, Window(0, 11 * S))
+    assert found is not None
+    assert found.step_ms == pytest.approx(17.9, rel=0.01)
+    assert found.prefill_share == pytest.approx(4 / 600)
+    assert found.tokens_per_sequence == 1.0
+
+
+def test_the_logged_elapsed_is_never_the_period() -> None:
+    events = [iteration(i, i * 20_000_000) for i in range(100)]
+    found = steps_from_log(events, Window(0, 2 * S))
+    assert found is not None
+    assert found.step_ms == pytest.approx(20.0)
+
+
+def test_a_prefill_and_a_missing_line_break_the_series() -> None:
+    step, at, events = 10_000_000, 0, []
+    for i in range(200):
+        at += 500_000_000 if i in (50, 120) else step
+        if i == 150:
+            continue
+        events.append(iteration(i, at, context=int(i in (50, 120))))
+    found = steps_from_log(events, Window(0, at))
+    assert found is not None
+    assert found.step_ms == pytest.approx(10.0)
+
+
+def test_engines_are_not_mixed() -> None:
+    events = [
+        iteration(i, i * 10_000_000 + engine, engine=engine)
+        for i in range(100)
+        for engine in range(4)
+    ]
+    found = steps_from_log(events, Window(0, S))
+    assert found is not None
+    assert found.step_ms == pytest.approx(10.0)
+
+
+def test_lines_outside_the_cell_do_not_count() -> None:
+    events = [iteration(i, i * 10_000_000) for i in range(100)]
+    assert steps_from_log(events, Window(5 * S, 6 * S)) is None
+
+
+def steps_scrape(
+    at: int, steps: float, prompt: float, engines: int = 1
+) -> MetricsSnapshot:
+    values = [
+        MetricValue(
+            name="vllm:iteration_tokens_total_count",
+            labels={"engine": str(i)},
+            value=steps,
+        )
+        for i in range(engines)
+    ]
+    values.append(MetricValue(name="vllm:prompt_tokens_total", labels={}, value=prompt))
+    return MetricsSnapshot(at_ns=at, values=tuple(values))
+
+
+def test_scrapes_count_only_stretches_without_a_finished_prompt() -> None:
+    snapshots = [
+        steps_scrape(0, 0, 0),
+        steps_scrape(S, 5, 800),
+        steps_scrape(2 * S, 55, 800),
+        steps_scrape(3 * S, 105, 800),
+    ]
+    found = steps_from_metrics(snapshots, Window(0, 3 * S))
+    assert found is not None
+    assert found.step_ms == pytest.approx(20.0)
+    assert found.prefill_share is None
+
+
+def test_steps_of_several_engines_are_not_read_as_one() -> None:
+    snapshots = [steps_scrape(i * S, 50 * i, 0, engines=8) for i in range(4)]
+    assert steps_from_metrics(snapshots, Window(0, 3 * S)) is None

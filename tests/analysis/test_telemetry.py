@@ -1,0 +1,145 @@
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from stepscope.analysis.analyze import analyze
+from stepscope.analysis.cell.telemetry import Machine, cell_telemetry, coverage_gap
+from stepscope.analysis.cell.window import Window
+from stepscope.analysis.records import CellTelemetry
+from stepscope.run.requests import Request
+from stepscope.run.run import Cell, Run
+from stepscope.run.samples import GpuSample, HostSample, ProcessSample, Samples
+
+MS = 1_000_000
+S = 1_000_000_000
+
+
+def gpus(n: int = 100, every: int = 100 * MS, **fields: Any) -> tuple[GpuSample, ...]:
+    """Utilization 0 in the first second, 100 later."""
+    return tuple(
+        GpuSample(
+            at_ns=i * every,
+            gpu=0,
+            util_pct=0.0 if i * every < S else 100.0,
+            **fields,
+        )
+        for i in range(n)
+    )
+
+
+def taken(samples: Samples, window: Window, command: Window | None) -> CellTelemetry:
+    found = cell_telemetry(Machine.of(samples), window, command)
+    assert found is not None
+    return found
+
+
+def test_only_samples_inside_the_window_count() -> None:
+    samples = Samples(gpu=gpus())
+    found = taken(samples, Window(2 * S, 4 * S), Window(0, 6 * S))
+    assert found.util_pct == 100.0
+    assert (found.n_samples_in_window, found.n_samples_total) == (21, 61)
+    assert found.util_pct_range is None
+
+
+def test_clock_slack_gives_the_range_that_it_leaves() -> None:
+    window = Window(S, 3 * S, slack_ns=S)
+    found = taken(Samples(gpu=gpus()), window, None)
+    assert found.util_pct == 100.0
+    assert found.util_pct_range is not None
+    low, high = found.util_pct_range
+    assert low == pytest.approx(100 * 11 / 21)
+    assert high == 100.0
+
+
+def test_absent_readings_stay_absent_and_never_become_zero() -> None:
+    found = taken(Samples(gpu=gpus()), Window(0, 5 * S), None)
+    assert found.power_w is None
+    assert found.dram_bw_pct_median is None
+    assert found.throttle_reasons is None
+    assert found.host_memory_peak_gib is None
+    assert found.process_cpu_pct == {}
+
+
+def test_a_run_without_samples_has_no_telemetry() -> None:
+    assert cell_telemetry(Machine.of(Samples()), Window(0, S), None) is None
+
+
+def test_throttle_bits_are_named() -> None:
+    samples = Samples(gpu=gpus(throttle_reasons=0x4 | 0x20))
+    found = taken(samples, Window(0, 5 * S), None)
+    assert found.throttle_reasons == ("sw-power-cap", "sw-thermal")
+    none = taken(Samples(gpu=gpus(throttle_reasons=0)), Window(0, 5 * S), None)
+    assert none.throttle_reasons == ()
+
+
+def test_spread_is_between_means_of_gpus() -> None:
+    rows = [
+        GpuSample(at_ns=i * 100 * MS, gpu=g, util_pct=80.0 + 5 * g)
+        for i in range(20)
+        for g in range(4)
+    ]
+    found = taken(Samples(gpu=tuple(rows)), Window(0, S), None)
+    assert found.util_spread_points == pytest.approx(15.0)
+    assert found.util_pct == pytest.approx(87.5)
+    assert found.n_samples_in_window == 11
+
+
+def test_cpu_is_the_difference_of_cumulative_times() -> None:
+    rows = tuple(
+        ProcessSample(
+            at_ns=i * 100 * MS,
+            pid=pid,
+            role=role,
+            name=role,
+            cpu_ns=9 * S + i * share * MS,
+            busiest_thread_cpu_ns=i * share * MS // 2,
+        )
+        for i in range(30)
+        for pid, role, share in (
+            (1, "api-server", 95), (2, "worker", 20), (3, "worker", 30),
+        )
+    )  # fmt: skip
+    host = tuple(
+        HostSample(
+            at_ns=i * 100 * MS,
+            memory_used_bytes=(5 + (i == 12)) << 30,
+            cpu_busy_ns=i * 800 * MS,
+            cpu_total_ns=i * 3200 * MS,
+        )
+        for i in range(30)
+    )
+    found = taken(Samples(process=rows, host=host), Window(S, 2 * S), None)
+    assert found.process_cpu_pct == pytest.approx({"api-server": 95.0, "worker": 50.0})
+    assert found.busiest_thread_cpu_pct == pytest.approx(
+        {"api-server": 47.0, "worker": 15.0}, abs=0.6
+    )
+    assert found.host_cpu_pct == pytest.approx(25.0)
+    assert found.host_memory_peak_gib == pytest.approx(6.0)
+
+
+def test_a_window_that_samples_do_not_cover_is_told() -> None:
+    machine = Machine.of(Samples(gpu=gpus()))
+    assert coverage_gap(machine, Window(S, 9 * S)) is None
+    assert "miss 5.1 s" in (coverage_gap(machine, Window(S, 15 * S)) or "")
+    holed = tuple(g for g in gpus() if not 3 * S < g.at_ns < 5 * S)
+    gap = coverage_gap(Machine.of(Samples(gpu=holed)), Window(S, 9 * S))
+    assert "hole of 2.0 s" in (gap or "")
+
+
+def test_too_few_samples_are_flagged(
+    served: Callable[..., tuple[Request, ...]],
+    cell_of: Callable[..., Cell],
+    run_of: Callable[..., Run],
+    codes: Callable[..., list[str]],
+) -> None:
+    requests = served(64, 8)
+    for every, sparse in ((300 * MS, True), (20 * MS, False)):
+        rows = tuple(
+            GpuSample(at_ns=9 * S + i * every, gpu=0, util_pct=50.0)
+            for i in range(6 * S // every)
+        )
+        run = run_of(cell_of(requests), samples=Samples(gpu=rows))
+        found = codes(analyze(run))
+        assert ("telemetry-too-sparse" in found) is sparse
+        assert "telemetry-window-mismatch" not in found
