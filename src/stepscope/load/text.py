@@ -11,12 +11,12 @@ from collections.abc import Callable
 from stepscope.load.ask import ask
 from stepscope.load.messages import TextPlan
 from stepscope.load.spec import LoadSpec
-from stepscope.load.words import WORDS
+from stepscope.load.words import LETTERS, WORDS
 
 #: Counts the prompt tokens of a text as the endpoint would; None: can not.
 Count = Callable[[str], int | None]
 
-_ENOUGH_WORDS = 64
+_ENOUGH_WORDS = 24
 _N_CHECKS = 2
 
 
@@ -24,26 +24,27 @@ def text_plan(spec: LoadSpec) -> TextPlan:
     """Return how to draw text prompts of ``spec.input_tokens`` tokens.
 
     ``exact`` is False where the server has no tokenizer to ask, or its counts do not
-    add up; then a word is taken for a token and the usage record tells the truth.
+    add up; then the words are so many as make that length on average, or one a token
+    where nothing is known. The usage record tells what it became.
     """
-    guess = TextPlan(words=WORDS, n_words=spec.input_tokens, exact=False)
     count = _counter(spec)
-    return guess if count is None else _fitted(spec, count) or guess
+    if count is not None:
+        plan = _fitted(spec, count) or _scaled(spec, count)
+        if plan is not None:
+            return plan
+    return TextPlan(words=WORDS, n_words=spec.input_tokens, exact=False)
 
 
 def _fitted(spec: LoadSpec, count: Count) -> TextPlan | None:
-    one = count(WORDS[0])
-    two = count(f"{WORDS[0]} {WORDS[0]}")
-    if one is None or two is None:
-        return None
-    words = tuple(_single_tokens(list(WORDS), count, one - (two - one)))
+    words = tuple(_single_tokens([*WORDS, *LETTERS], count))
     if len(words) < _ENOUGH_WORDS:
         return None
-    first = count(words[0])
-    if first is None:
+    few, many = count(" ".join(words[:2])), count(" ".join(words[:3]))
+    if few is None or many != few + 1:
         return None
-    n_words = spec.input_tokens - (first - 1)
-    if n_words < 1:
+    # The first word stands behind no blank and may be several tokens; it is kept.
+    n_words = spec.input_tokens - few + 2
+    if n_words < 2:
         return None
     rng = random.Random(spec.seed)  # noqa: S311  # nothing secret
     for _ in range(_N_CHECKS):
@@ -53,12 +54,22 @@ def _fitted(spec: LoadSpec, count: Count) -> TextPlan | None:
     return TextPlan(words=words, n_words=n_words, exact=True)
 
 
-def _single_tokens(words: list[str], count: Count, overhead: int) -> list[str]:
+def _scaled(spec: LoadSpec, count: Count) -> TextPlan | None:
+    """Return a plan by the mean number of tokens that a word makes."""
+    few, many = count(WORDS[0]), count(" ".join(WORDS))
+    if few is None or many is None or many <= few:
+        return None
+    each = (many - few) / (len(WORDS) - 1)
+    n_words = max(1, round((spec.input_tokens - few) / each) + 1)
+    return TextPlan(words=WORDS, n_words=n_words, exact=False)
+
+
+def _single_tokens(words: list[str], count: Count) -> list[str]:
     """Return the words that add one token each, asking for halves at a time."""
     # Led by a word of its own, so that each one stands behind a blank.
     lead = WORDS[0]
     base = count(lead)
-    if base is None or base < overhead:
+    if base is None:
         return []
 
     def search(part: list[str]) -> list[str]:

@@ -13,3 +13,6 @@ with open read write print error self none index key node path
 """
 
 WORDS: tuple[str, ...] = tuple(_TEXT.split())
+
+#: For small vocabularies, which have few whole words.
+LETTERS: tuple[str, ...] = tuple("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")

@@ -1,0 +1,285 @@
+"""``stepscope bench``: the load client alone, in the words of ``vllm bench serve``."""
+
+import signal
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from stepscope.cli.bench_flags import BACKENDS, Asked, read_flags
+from stepscope.cli.bench_table import table
+from stepscope.clock import SystemClock
+from stepscope.errors import RecipeError, SessionError
+from stepscope.load.bench_result import (
+    details,
+    peaks,
+    samples,
+    statistics,
+    totals,
+)
+from stepscope.load.drive import drive
+from stepscope.load.journal import read_requests, read_texts
+from stepscope.load.probe import probe
+from stepscope.load.prompts import uses_token_ids
+from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec
+from stepscope.run.requests import Request
+from stepscope.units import NS_PER_S
+
+#: Options that take several words after one flag, as argparse has it.
+_MANY = ("--goodput", "--metadata", "--header")
+
+
+class _VllmWords(click.Command):
+    """A command whose repeatable options may also be given as one flag, many words."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        spread: list[str] = []
+        flag: str | None = None
+        for word in args:
+            if word.startswith("--"):
+                flag = word if word in _MANY else None
+                if flag is None:
+                    spread.append(word)
+            elif flag is not None:
+                spread += [flag, word]
+            else:
+                spread.append(word)
+        return super().parse_args(ctx, spread)
+
+
+@click.command(cls=_VllmWords)
+@click.option("--backend", default="openai", type=click.Choice(list(BACKENDS)))
+@click.option("--base-url", help="http://host:port of the server.")
+@click.option("--host", default="127.0.0.1", show_default=True)
+@click.option("--port", default=8000, show_default=True)
+@click.option("--endpoint", help="Default: by backend.")
+@click.option("--model", help="Default: the first that the server lists.")
+@click.option("--served-model-name", help="The model's name in requests.")
+@click.option("--tokenizer", help="Recorded; token counts are the server's own.")
+@click.option("--dataset-name", default="random", show_default=True)
+@click.option("--random-input-len", "--input-len", default=1024, show_default=True)
+@click.option("--random-output-len", "--output-len", default=128, show_default=True)
+@click.option("--num-prompts", default=1000, show_default=True)
+@click.option("--max-concurrency", type=int, help="Requests kept in flight.")
+@click.option("--request-rate", default="inf", show_default=True)
+@click.option("--burstiness", default=1.0, help="Accepted; of no effect at rate inf.")
+@click.option("--ignore-eos", is_flag=True)
+@click.option("--temperature", type=float)
+@click.option("--seed", type=int, help="Default: fresh, and printed.")
+@click.option("--num-warmups", type=int, help="Default: one wave. 0: none.")
+@click.option("--percentile-metrics", default="ttft,tpot,itl,e2el", show_default=True)
+@click.option("--metric-percentiles", default="99", show_default=True)
+@click.option("--goodput", multiple=True, help="ttft:MS tpot:MS e2el:MS")
+@click.option("--extra-body", help="JSON object, added to every request.")
+@click.option("--header", multiple=True, help="NAME=VALUE")
+@click.option("--vocab-size", type=int, help="Token ids are drawn below it.")
+@click.option("--processes", type=int, help="Client processes. Default: chosen.")
+@click.option("--cpus", help="CPUs for the client, such as 0-3.")
+@click.option("--header-timeout", default=600.0, show_default=True, help="Seconds.")
+@click.option("--stall-timeout", default=120.0, show_default=True, help="Seconds.")
+@click.option("--save-result", is_flag=True)
+@click.option("--save-detailed", is_flag=True)
+@click.option("--append-result", is_flag=True)
+@click.option("--result-dir", type=click.Path(path_type=Path), default=Path())
+@click.option("--result-filename")
+@click.option("--metadata", multiple=True, help="NAME=VALUE")
+@click.option("--label")
+@click.option("--disable-tqdm", is_flag=True, help="No progress line.")
+@click.option("--trust-remote-code", is_flag=True, hidden=True)
+@click.option("--json", "as_json", is_flag=True, help="The result on stdout.")
+def bench(**flags: Any) -> int:
+    """Measure a running server with a closed loop of requests.
+
+    Flags, table and saved JSON are those of vllm bench serve. Differences: one wave
+    of warm-up, e2el among the metrics, a fresh seed, and the client's own health.
+    """
+    asked, spec = read_flags(flags)
+    spec.check()
+    quiet = flags["disable_tqdm"] or not sys.stderr.isatty()
+    spec = _probed(spec)
+    print(f"seed {spec.seed}", file=sys.stderr)
+    with _stop_on_interrupt() as stop, tempfile.TemporaryDirectory() as folder:
+        if asked.n_warmups:
+            _warm_up(spec, asked.n_warmups, Path(folder) / "warm-up", stop)
+        where = Path(folder) / "cell"
+        where.mkdir()
+        progress = None if quiet else _Line(spec.n_prompts)
+        result = drive(
+            spec, where, clock=SystemClock(), on_progress=progress, stop=stop
+        )
+        if progress is not None:
+            progress.end()
+        requests = read_requests(where)
+        document = _document(asked, spec, result, requests, read_texts(where))
+    if flags["save_result"] or flags["save_detailed"]:
+        _save(document, flags, asked)
+    if flags["as_json"]:
+        print(msgspec.json.encode(document).decode())
+    else:
+        print(table(document, asked.metrics, asked.percentiles, result.health))
+    _note_lengths(spec, requests)
+    for finding in result.findings:
+        print(f"{finding.code}: {finding.message}", file=sys.stderr)
+    return _exit_code(result)
+
+
+def _note_lengths(spec: LoadSpec, requests: tuple[Request, ...]) -> None:
+    """Say on stderr where the server counted other lengths than were asked for."""
+    ok = [r for r in requests if r.ok]
+    prompts = [r.prompt_tokens for r in ok if r.prompt_tokens is not None]
+    if prompts and set(prompts) != {spec.input_tokens}:
+        mean = sum(prompts) / len(prompts)
+        print(
+            f"prompts: {spec.input_tokens} tokens asked, {mean:.1f} on average by the"
+            " server's count",
+            file=sys.stderr,
+        )
+    short = sum((r.output_tokens or 0) < spec.output_tokens for r in ok)
+    if short:
+        print(
+            f"answers: {short} of {len(ok)} ended before {spec.output_tokens} tokens",
+            file=sys.stderr,
+        )
+
+
+def _exit_code(result: LoadResult) -> int:
+    if result.stopped:
+        return 130
+    return 0 if result.n_ok else SessionError.exit_code
+
+
+def _probed(spec: LoadSpec) -> LoadSpec:
+    """Send one request; fall back to text where token ids are refused.
+
+    Raises:
+        SessionError: The server does not answer as a streaming endpoint must.
+    """
+    one = msgspec.structs.replace(spec, n_prompts=1, seed=spec.seed + 2)
+    found = probe(one, SystemClock())
+    if found.failure in {"http-status", "stream-error"} and spec.token_ids:
+        as_text = msgspec.structs.replace(one, token_ids=False)
+        again = probe(as_text, SystemClock())
+        if again.failure is None:
+            print("prompts are text: token ids were refused", file=sys.stderr)
+            return msgspec.structs.replace(spec, token_ids=False)
+    if found.failure is not None:
+        raise SessionError(
+            spec.base_url,
+            f"the first request failed ({found.failure}: {found.failure_detail})",
+            "a streamed answer with a usage record",
+        )
+    return spec
+
+
+def _warm_up(spec: LoadSpec, n: int, folder: Path, stop: threading.Event) -> None:
+    folder.mkdir()
+    warm = msgspec.structs.replace(
+        spec, n_prompts=n, seed=spec.seed + 1, keep_text=False
+    )
+    print(f"warm-up: {n} requests", file=sys.stderr)
+    drive(warm, folder, clock=SystemClock(), stop=stop)
+
+
+def _document(
+    asked: Asked,
+    spec: LoadSpec,
+    result: LoadResult,
+    requests: tuple[Request, ...],
+    texts: dict[int, str],
+) -> dict[str, Any]:
+    """Return the saved result: vLLM's fields in vLLM's order, then ours."""
+    now = SystemClock().wall_anchor().unix_ns / NS_PER_S
+    date = datetime.fromtimestamp(now, UTC).astimezone()
+    found = samples(requests)
+    failures = Counter(r.failure for r in requests if r.failure is not None)
+    return {
+        "date": date.strftime("%Y%m%d-%H%M%S"),
+        "endpoint_type": asked.backend,
+        "backend": asked.backend,
+        "label": asked.label,
+        "model_id": asked.model,
+        "tokenizer_id": asked.tokenizer or asked.model,
+        "num_prompts": spec.n_prompts,
+        **asked.metadata,
+        "request_rate": "inf",
+        "burstiness": 1.0,
+        "max_concurrency": asked.max_concurrency,
+        **totals(requests, asked.goodput_ms),
+        **(details(requests, texts, spec.input_tokens) if asked.detailed else {}),
+        **peaks(requests),
+        "rtfx": 0.0,
+        **statistics(found, asked.metrics, asked.percentiles),
+        "client": msgspec.to_builtins(result.health),
+        "failures": dict(failures),
+        "findings": msgspec.to_builtins(result.findings),
+        "seed": spec.seed,
+        "num_warmups": asked.n_warmups,
+        "prompt_form": "token-ids" if uses_token_ids(spec) else "text",
+    }
+
+
+def _save(document: dict[str, Any], flags: dict[str, Any], asked: Asked) -> None:
+    name = flags["result_filename"]
+    if name is None:
+        many = asked.max_concurrency
+        at = "" if many is None else f"-concurrency{many}"
+        base = asked.model.rsplit("/", 1)[-1]
+        name = (
+            f"{asked.label or asked.backend}-infqps{at}-{base}-{document['date']}.json"
+        )
+    path: Path = flags["result_dir"] / name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        line = msgspec.json.encode(document)
+        if flags["append_result"]:
+            with path.open("ab") as file:
+                file.write((b"\n" if file.tell() else b"") + line)
+        else:
+            path.write_bytes(line)
+    except OSError as error:
+        raise RecipeError(str(path), f"{error.strerror}", "a writable file") from error
+    print(f"saved {path}", file=sys.stderr)
+
+
+@contextmanager
+def _stop_on_interrupt() -> Iterator[threading.Event]:
+    """Let the first interrupt end the cell in good order, and the second kill it."""
+    stop = threading.Event()
+    before = signal.getsignal(signal.SIGINT)
+
+    def interrupted(*_: object) -> None:
+        signal.signal(signal.SIGINT, before)
+        stop.set()
+
+    signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+class _Line:
+    """One moving line on a terminal's stderr."""
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+
+    def __call__(self, progress: LoadProgress) -> None:
+        """Show how far it is."""
+        done = progress.n_done + progress.n_failed
+        text = f"\r{done}/{self._total} done, {progress.in_flight} in flight"
+        if progress.n_failed:
+            text += f", {progress.n_failed} failed"
+        print(f"{text:<60}", end="", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        """Leave the line."""
+        print(file=sys.stderr)

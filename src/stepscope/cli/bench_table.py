@@ -1,0 +1,86 @@
+"""The table of ``vllm bench serve``: labels of 40, values of 10, same words."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stepscope.run.client import ClientHealth
+
+_WIDTH = 50
+_TITLES = {
+    "ttft": "Time to First Token",
+    "tpot": "Time per Output Token (excl. 1st token)",
+    "itl": "Inter-token Latency",
+    "e2el": "End-to-end Latency",
+}
+
+
+def table(
+    result: Mapping[str, Any],
+    metrics: Sequence[str],
+    percentiles: Sequence[float],
+    health: ClientHealth,
+) -> str:
+    """Return the table of a saved result."""
+    lines = ["", f"{' Serving Benchmark Result ':=^{_WIDTH}}"]
+    lines += [
+        _row("Successful requests:", result["completed"]),
+        _row("Failed requests:", result["failed"]),
+        _row("Maximum request concurrency:", result["max_concurrency"]),
+        _row("Benchmark duration (s):", result["duration"]),
+        _row("Total input tokens:", result["total_input_tokens"]),
+        _row("Total generated tokens:", result["total_output_tokens"]),
+        _row("Request throughput (req/s):", result["request_throughput"]),
+    ]
+    if result["request_goodput"] is not None:
+        lines.append(_row("Request goodput (req/s):", result["request_goodput"]))
+    lines += [
+        _row("Output token throughput (tok/s):", result["output_throughput"]),
+        _row(
+            "Peak output token throughput (tok/s):", result["max_output_tokens_per_s"]
+        ),
+        _row("Peak concurrent requests:", _float(result["max_concurrent_requests"])),
+        _row("Total token throughput (tok/s):", result["total_token_throughput"]),
+    ]
+    for metric in metrics:
+        name = metric.upper()
+        lines.append(f"{_TITLES[metric]:-^{_WIDTH}}")
+        lines.append(_row(f"Mean {name} (ms):", result[f"mean_{metric}_ms"]))
+        lines.append(_row(f"Median {name} (ms):", result[f"median_{metric}_ms"]))
+        lines += [
+            _row(f"P{p:g} {name} (ms):", result[f"p{p:g}_{metric}_ms"])
+            for p in percentiles
+        ]
+    lines += _client(health)
+    for kind, n in result["failures"].items():
+        lines.append(_row(f"Failed ({kind}):", n))
+    lines.append("=" * _WIDTH)
+    return "\n".join(lines)
+
+
+def _client(health: ClientHealth) -> list[str]:
+    """Return what the client says of itself."""
+    lines = [f"{'Client health':-^{_WIDTH}}"]
+    delay = health.delay_ms
+    if delay is not None:
+        lines.append(_row(f"P99 delay, {health.stamps} stamps (ms):", delay.p99))
+    lines += [
+        _row("Busiest client loop (%):", health.busy_pct),
+        _row("Requests held in flight (%):", health.held_pct),
+        _row("Tokens per chunk:", health.tokens_per_chunk_mean),
+        _row("Client verdict:", health.verdict),
+    ]
+    return lines + [f"  {reason}" for reason in health.reasons]
+
+
+def _float(value: int | None) -> float | None:
+    return None if value is None else float(value)
+
+
+def _row(label: str, value: float | str | None) -> str:
+    if value is None:
+        shown = "unknown"
+    elif isinstance(value, float):
+        shown = f"{value:.2f}"
+    else:
+        shown = str(value)
+    return f"{label:<40} {shown:<10}"
