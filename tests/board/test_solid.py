@@ -6,7 +6,7 @@ import pytest
 
 from stepscope.analysis.records import Comparison, FloorPoint, RepeatGroup, StepModel
 from stepscope.board.claims import number
-from stepscope.board.solid import SETTLES
+from stepscope.board.holes import SETTLES
 from stepscope.findings import Finding
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported

@@ -10,37 +10,18 @@ from stepscope.analysis.records import (
     RepeatGroup,
     StepModel,
 )
-from stepscope.board.claims import at, number, repeats
+from stepscope.board.claims import at, number
+from stepscope.board.holes import (
+    SETTLES,
+    TELEMETRY_SETTLES,
+    holes_of,
+    holes_of_repeats,
+    where,
+)
 from stepscope.board.records import NotSolid
 from stepscope.findings import Finding
 from stepscope.run.run import Run
 
-#: finding code -> what would close the hole. Only these make a number not solid.
-SETTLES: dict[str, str] = {
-    "client-bound": "Repeat it with a client that keeps up (stepscope run or bench).",
-    "little-violated": "Repeat it and keep all per-request records.",
-    "token-count-mismatch": "Fix the token counts at the server and repeat it.",
-    "clock-step": "Repeat it with a monotonic clock (stepscope run uses one).",
-    "partial-waves": "Repeat it with whole waves: n_prompts a multiple of concurrency.",
-    "not-steady": "Repeat it with more waves.",
-    "warmup-not-converged": "Warm up longer (warm_up.blocks) and repeat it.",
-    "first-run-contaminated": "Repeat it on the warm server.",
-    "jit-during-measurement": "Repeat it on the warm server.",
-    "stall": "Repeat it; if the stall returns, capture a timeline of it.",
-    "bimodal-ttft": "Repeat it and look at its TTFTs over time.",
-    "ttft-not-monotone": "Repeat it and its neighbours.",
-    "prefix-cache-hits": "Repeat it with prefix caching off or other prompts.",
-    "preemptions": "Repeat it with more KV memory or fewer requests in flight.",
-    "failed-requests": "Find out why requests failed, and repeat it.",
-    "early-stop": "Repeat it with ignore_eos.",
-    "outputs-differ": "Repeat both with the same number of output tokens.",
-    "cross-session": "Measure one anchor cell in both sessions.",
-    "shared-baseline": "Measure a baseline for each comparison.",
-}
-TELEMETRY_SETTLES: dict[str, str] = {
-    "telemetry-window-mismatch": "Sample on the same clock as the client.",
-    "telemetry-too-sparse": "Sample more often, or measure for longer.",
-}
 _LARGE_RATIO = 2.0
 #: An interval this wide, percent to either side, supports no number.
 _WIDE_PCT = 15.0
@@ -137,44 +118,6 @@ def _cell_claims(
     return claims
 
 
-def _holes(
-    cell: CellResult,
-    findings: Sequence[Finding],
-    codes: Sequence[str],
-    group: RepeatGroup | None = None,
-) -> list[tuple[str, str]]:
-    names = (cell.name,) if group is None else group.cells
-    told = {**SETTLES, **TELEMETRY_SETTLES}
-    return [
-        (f"{f.code}: {f.message.rstrip('.')}", told[f.code])
-        for f in findings
-        if f.code in codes
-        and (f.cell in names or (f.cell is None and f.launch == cell.launch))
-    ]
-
-
-def _repeats(
-    cell: CellResult, analysis: Analysis, metric: str
-) -> tuple[RepeatGroup | None, list[tuple[str, str]]]:
-    group = repeats(cell, analysis, metric)
-    if group is not None:
-        return group, []
-    hole = ("one run, so it has no interval", f"Repeat it three times {_where(cell)}.")
-    # Repeats that agree show a settled server; a single run does not.
-    unknown = [
-        (f"{f.code}: {f.message.rstrip('.')}", "Warm up for six blocks or more.")
-        for f in analysis.findings
-        if f.code == "warmup-unknown" and f.launch in (None, cell.launch)
-    ]
-    return None, [hole, *unknown]
-
-
-def _where(cell: CellResult) -> str:
-    if cell.concurrency is None:
-        return "in the same open loop (stepscope run)"
-    return f'at {at(cell)} (concurrency = ["{cell.concurrency}x3"] in the recipe)'
-
-
 def _interval(group: RepeatGroup | None, analysis: Analysis) -> str:
     assert group is not None
     assert group.ci95 is not None
@@ -196,16 +139,16 @@ def _interval(group: RepeatGroup | None, analysis: Analysis) -> str:
 def _throughput(
     cell: CellResult, analysis: Analysis, findings: Sequence[Finding]
 ) -> _Claim:
-    group, holes = _repeats(cell, analysis, "output_tokens_per_s")
+    group, holes = holes_of_repeats(cell, analysis, "output_tokens_per_s")
     value = group.mean if group is not None else cell.output_tokens_per_s or 0
     text = f"{cell.configuration}: {number(value)} output tokens/s at {at(cell)}"
     text += "" if group is not None else f" ({cell.name})"
-    holes += _holes(cell, findings, tuple(SETTLES), group)
+    holes += holes_of(cell, findings, tuple(SETTLES), group)
     return _Claim(text, tuple(holes), "" if holes else _interval(group, analysis))
 
 
 def _tpot(cell: CellResult, analysis: Analysis, findings: Sequence[Finding]) -> _Claim:
-    group, holes = _repeats(cell, analysis, "tpot_ms")
+    group, holes = holes_of_repeats(cell, analysis, "tpot_ms")
     value = group.mean if group is not None else cell.tpot_ms.mean or 0
     text = f"{cell.configuration}: TPOT {number(value)} ms at {at(cell)}"
     text += "" if group is not None else f" ({cell.name})"
@@ -215,7 +158,7 @@ def _tpot(cell: CellResult, analysis: Analysis, findings: Sequence[Finding]) -> 
         for c in SETTLES
         if c not in ("partial-waves", "bimodal-ttft", "ttft-not-monotone")
     ]
-    holes += _holes(cell, findings, codes, group)
+    holes += holes_of(cell, findings, codes, group)
     return _Claim(text, tuple(holes), "" if holes else _interval(group, analysis))
 
 
@@ -230,12 +173,12 @@ def _scaling(low: CellResult, high: CellResult, findings: Sequence[Finding]) -> 
         holes.append(
             (
                 "a ratio this small needs repeats on both sides",
-                f"Repeat both: three times {_where(low)}, and {_where(high)}.",
+                f"Repeat both: three times {where(low)}, and {where(high)}.",
             )
         )
     grave = ("failed-requests", "early-stop", "stall", "prefix-cache-hits")
     for cell in (low, high):
-        holes += _holes(cell, findings, grave)
+        holes += holes_of(cell, findings, grave)
     return _Claim(
         text,
         tuple(holes),
@@ -252,7 +195,7 @@ def _telemetry(cell: CellResult, findings: Sequence[Finding]) -> _Claim:
     if telemetry.util_pct is not None:
         util = _ranged(telemetry.util_pct, telemetry.util_pct_range)
         text += f", utilization {util} %"
-    holes = _holes(cell, findings, tuple(TELEMETRY_SETTLES))
+    holes = holes_of(cell, findings, tuple(TELEMETRY_SETTLES))
     return _Claim(
         text,
         tuple(holes),
@@ -337,8 +280,8 @@ def _comparisons(analysis: Analysis) -> list[_Claim]:
     for c in analysis.comparisons:
         if c.delta_pct is None:
             continue
-        where = "" if c.concurrency is None else f" at concurrency {c.concurrency}"
-        text = f"{c.b} against {c.a}: {c.metric} {c.delta_pct:+.1f} %{where}"
+        place = "" if c.concurrency is None else f" at concurrency {c.concurrency}"
+        text = f"{c.b} against {c.a}: {c.metric} {c.delta_pct:+.1f} %{place}"
         if c.verdict == "undetermined" or c.ci95_pct is None:
             needed = (
                 f"{c.runs_needed} runs each" if c.runs_needed else "repeats of both"

@@ -85,8 +85,8 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
             "layer": layers,
         },
         note="Both axes are logarithmic. The line joins the means of valid repeats; a"
-        " bar is a 95 % interval and is drawn only where there are repeats (one that leaves the picture is wider than it). Grey,"
-        " hollow points are void.",
+        " bar is a 95 % interval and is drawn only where there are repeats; one that"
+        " leaves the picture is wider than it. Grey, hollow points are void.",
     )
 
 

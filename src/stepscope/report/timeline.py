@@ -17,6 +17,13 @@ from stepscope.units import gib, ns, seconds
 _N_BINS = 160
 _MARGIN_NS = ns(1.0)
 _WIDTH, _HEIGHT = 560, 74
+_LEGEND = {
+    "title": None,
+    "orient": "right",
+    "symbolType": "stroke",
+    "symbolOpacity": 1,
+    "symbolStrokeWidth": 2,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,7 @@ def telemetry(run: Run, cell: Cell, index: int) -> Figure | None:
         spec={
             "vconcat": [_panel(title, all_, span) for title, all_ in drawn],
             "spacing": 10,
+            "resolve": {"scale": {"color": "independent"}},
         },
         note=f"Seconds since the first send. At most {_N_BINS} bins a curve: the line"
         " is the mean of a bin over samples and GPUs, the band its least and greatest"
@@ -204,7 +212,7 @@ def _panel(title: str, all_: Sequence[_Series], span: _Span) -> dict[str, object
         "field": "k",
         "type": "nominal",
         "scale": scale,
-        "legend": {"title": None, "orient": "right"} if len(names) > 1 else None,
+        "legend": _LEGEND if len(names) > 1 else None,
     }
     layers: list[dict[str, object]] = []
     if span.window is not None:
