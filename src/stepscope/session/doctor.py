@@ -147,8 +147,9 @@ _CORE_FIELDS = (
 def _host_lines(here: Machine) -> list[Line]:
     ours, there = os.sched_getaffinity(0), psutil.cpu_count() or 0
     few = len(ours) < 4
-    used, limit = cgroup_memory()
-    known = cgroup_memory_files() is not None
+    files = cgroup_memory_files()
+    used, limit = cgroup_memory(files)
+    known = files is not None
     charged = "" if used is None else f"{gib(used):.1f} GiB charged, "
     allowed = "no limit" if limit is None else f"limit {gib(limit):.1f} GiB"
     return [

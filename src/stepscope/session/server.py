@@ -1,5 +1,6 @@
 """A server: one that we start and must end, or one that runs already."""
 
+import contextlib
 import json
 import os
 import signal
@@ -123,6 +124,8 @@ class LocalServer:
         answer = _decoded(self._guard.stdout.readline())
         if "pid" not in answer:
             self._guard.wait()
+            self._guard.stdout.close()
+            self._hang_up()
             error = answer.get("error", "its guard did not start")
             raise SessionError(order.command[0], f"can not be started: {error}")
         self._pid = answer["pid"]
@@ -158,6 +161,7 @@ class LocalServer:
         if self._stopped is None:
             self._end_without_guard()
         self._guard.wait()
+        self._hang_up()
         return self._stopped or Stopped(exit_code=self.exit_code())
 
     def _listen(self, stream: IO[bytes]) -> None:
@@ -184,14 +188,18 @@ class LocalServer:
         except ProcessLookupError:
             return
 
+    def _hang_up(self) -> None:
+        assert self._guard is not None
+        assert self._guard.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._guard.stdin.close()
+
     def _tell(self, word: str) -> None:
         assert self._guard is not None
         assert self._guard.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self._guard.stdin.write(word.encode() + b"\n")
             self._guard.stdin.flush()
-        except BrokenPipeError:
-            return
 
 
 class RunningServer:

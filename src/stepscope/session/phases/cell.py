@@ -107,6 +107,8 @@ def _judged(context: Context, cell: Cell, result: LoadResult, end: str | None) -
         status, why = "failed", end
     elif result.stopped:
         status, why = "interrupted", "stopped while it was measured"
+    elif result.lost_workers:
+        status, why = "failed", f"{result.lost_workers} client processes died"
     elif not result.n_ok:
         status, why = "failed", f"all {result.n_failed} requests failed"
     return msgspec.structs.replace(cell, status=status, failure=why)

@@ -17,6 +17,8 @@ from stepscope.session.phases.boot import ending
 from stepscope.session.server import Server
 
 _PROBE_TOKENS = 16
+#: No cell's seed: a prefix cache must not know a prompt from here.
+_PROBE_SEED = 999_983
 _POLL_S = 0.1
 _MODELS_TIMEOUT_S = 5.0
 PROBE_RAW = "probe.raw"
@@ -35,6 +37,7 @@ def probed(
         context.load_spec(launch, cell),
         n_prompts=1,
         concurrency=1,
+        seed=_PROBE_SEED,
         output_tokens=min(_PROBE_TOKENS, cell.workload.output_tokens or 1),
     )
     result, why = _answer(context, spec, server)

@@ -12,6 +12,7 @@ _NO_LIMIT = 1 << 60
 #: user nice system idle iowait irq softirq steal; guest time is part of user.
 _N_CPU_FIELDS = 8
 _IDLE, _IOWAIT = 3, 4
+_CGROUPS = Path("/sys/fs/cgroup")
 
 
 def host_sample(at_ns: int) -> HostSample:
@@ -19,7 +20,7 @@ def host_sample(at_ns: int) -> HostSample:
     memory = _memory()
     total, available = memory.get("MemTotal"), memory.get("MemAvailable")
     busy, whole = _cpu()
-    used, limit = cgroup_memory()
+    used, limit = cgroup_memory(cgroup_memory_files())
     return HostSample(
         at_ns=at_ns,
         memory_used_bytes=(
@@ -34,23 +35,21 @@ def host_sample(at_ns: int) -> HostSample:
     )
 
 
-def cgroup_memory() -> tuple[int | None, int | None]:
+def cgroup_memory(files: tuple[Path, Path] | None) -> tuple[int | None, int | None]:
     """Return bytes charged to our memory cgroup and its limit; None where unlimited.
 
     What is charged holds page cache too: it can stand at the limit for long without
     anything being wrong.
     """
-    found = cgroup_memory_files()
-    if found is None:
+    if files is None:
         return None, None
-    used, most = _number(found[0]), _number(found[1])
+    used, most = _number(files[0]), _number(files[1])
     return used, None if most is None or most > _NO_LIMIT else most
 
 
 @cache
-def cgroup_memory_files() -> tuple[Path, Path] | None:
+def cgroup_memory_files(root: Path = _CGROUPS) -> tuple[Path, Path] | None:
     """Return the files of usage and limit, of cgroup v2 or v1; None without them."""
-    root = Path("/sys/fs/cgroup")
     own_v1, own_v2 = _own_cgroups()
     v1, v2 = (
         ("memory.usage_in_bytes", "memory.limit_in_bytes"),
