@@ -142,7 +142,7 @@ BANDWIDTH = Hypothesis(
             name="floor-with-counter",
             measurement="byte floor and DRAM counter of the same launch",
             threshold=f"supported: floor at least {AT_LEAST_PCT:.0f} % of the step"
-            f" (design) and counter at least {_AGREES_PCT:.0f} % of peak",
+            f" and counter at least {_AGREES_PCT:.0f} % of peak",
             blind="bytes moved more than once",
             test=_floor_with_counter,
         ),

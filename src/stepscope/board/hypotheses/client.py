@@ -156,7 +156,7 @@ CLIENT = Hypothesis(
             measurement="client TPOT, server TPOT, chunks a token, chunk arrivals",
             threshold=f"supported: gap above {GAP_VOID_PCT:.0f} %, chunks a token at"
             f" least {UNMERGED}, {_BUNCHED_PCT:.0f} % of gaps below a tenth of a step"
-            " (gap: design; the rest: two steps can not be that close)",
+            " (two steps can not be that close)",
             blind="a network that holds packets back",
             test=_late_reader,
         ),

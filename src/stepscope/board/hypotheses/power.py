@@ -143,7 +143,7 @@ POWER = Hypothesis(
             measurement="power against the cap (enforced, else the data sheet's), SM"
             " clock against its maximum",
             threshold=f"ruled out: below {_FAR_FROM_CAP_PCT:.0f} % of the cap and the"
-            f" clock within {_CLOCK_DROP_PCT:.0f} % (design)",
+            f" clock within {_CLOCK_DROP_PCT:.0f} % (a cap that acts draws near it)",
             blind="peaks between samples",
             test=_headroom,
         ),
