@@ -9,8 +9,9 @@ from msgspec.structs import replace
 
 from stepscope.report.downsample import bins
 from stepscope.report.figure import COLOURS, Figure
+from stepscope.report.steps import step_time
 from stepscope.report.svg import inline, png, standalone
-from stepscope.report.sweep import step_time, sweep
+from stepscope.report.sweep import sweep
 from stepscope.report.timeline import telemetry
 
 Small = Any  # tests/report/conftest.py; a conftest can not be imported

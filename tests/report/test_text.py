@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
+from stepscope.analysis.records import Analysis, BootResult
 from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES
 from stepscope.report.markdown import markdown, text
@@ -85,3 +86,34 @@ def test_markdown_shows_the_pictures(written: str) -> None:
 
 def test_hostile_text_is_inert_in_markdown() -> None:
     assert text("<img src=x>|[a](b)\n# c @d") == (r"\<img src=x\>\|\[a\](b) \# c \@d")
+
+
+def test_a_failed_boot_is_told_with_its_fixes(small: Small) -> None:
+    boot = BootResult(
+        launch="baseline-l0",
+        ready=False,
+        seconds_to_ready=None,
+        phases=(),
+        ledger={},
+        verdict={
+            "cause": "no-kv-memory",
+            "why": "Nothing was left for KV.",
+            "fixes": (
+                {
+                    "flag": "gpu-memory-utilization",
+                    "direction": "raise",
+                    "value": 0.9,
+                    "effect": "leaves 60 GiB",
+                    "confidence": "high",
+                },
+            ),
+        },
+    )
+    run, analysis = small.run(cells=()), Analysis(cells=(), boot=(boot,))
+    out = io.StringIO()
+    console = Console(file=out, width=80, color_system=None)
+    print_summary(console, run, analysis, judge(run, analysis))
+    told = " ".join(out.getvalue().split())
+    assert "did not boot (no-kv-memory)" in told
+    assert "Nothing was left for KV." in told
+    assert "raise gpu-memory-utilization to 0.9: leaves 60 GiB" in told

@@ -133,7 +133,7 @@ def _unmeasured(
     if told.status != "untestable":
         return Point(None, told)
     decide = (
-        "No cell of this configuration was measured; boot it (see the boot verdict)"
-        f" and measure. {told.would_decide}"
+        "Nothing of this configuration was measured: boot it (the boot verdict says"
+        " how) and measure it (stepscope run)."
     )
     return Point(None, Verdict(status="untestable", would_decide=decide))

@@ -2,10 +2,10 @@
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepscope.analysis.records import Analysis, BootResult, CellResult
+from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import number
 from stepscope.board.records import HYPOTHESES, Board, BoardEntry, Evidence
 from stepscope.board.rules import RULES
@@ -212,67 +212,6 @@ def _client(health: object) -> list[tuple[str, str]]:
                 (f"{name} {part}", shown(getattr(value, part))) for part in parts
             )
     return out
-
-
-def boots(run: Run, analysis: Analysis) -> list[dict[str, object]]:
-    """Return, for each launch, its phases, memory ledger and verdict."""
-    launches = {launch.name: launch for launch in run.launches}
-    return [_boot(launches.get(boot.launch), boot) for boot in analysis.boot]
-
-
-def _boot(launch: Launch | None, boot: BootResult) -> dict[str, object]:
-    phases = [
-        (str(p.get("name")), shown(_float(p.get("seconds")))) for p in boot.phases
-    ]
-    verdict = boot.verdict
-    return {
-        "launch": boot.launch,
-        "anchor": anchor("launch", boot.launch),
-        "ready": boot.ready,
-        "seconds": shown(boot.seconds_to_ready),
-        "phases": phases,
-        "ledger": _ledger(boot.ledger),
-        "outcome": shown(verdict.get("outcome")),
-        "cause": verdict.get("cause"),
-        "why": verdict.get("why") or "",
-        "fixes": [_fix(f) for f in _list(verdict.get("fixes"))],
-        "wrong_readings": [str(w) for w in _list(verdict.get("wrong_readings"))],
-        "failure": launch.failure if launch is not None else None,
-        "log": boot.log_path,
-        "log_link": path_link(boot.log_path),
-    }
-
-
-def _list(value: object) -> Sequence[object]:
-    return value if isinstance(value, (list, tuple)) else ()
-
-
-def _float(value: object) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
-
-
-def _ledger(ledger: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """Return (name, value, unit) rows of what the log told of memory."""
-    rows = []
-    for name, value in ledger.items():
-        if value is None:
-            continue
-        unit = "GiB" if name.endswith("_gib") else ""
-        if isinstance(value, (str, bool, int, float)):
-            label = name.removesuffix("_gib").replace("_", " ")
-            rows.append((label, shown(value), unit))
-    return rows
-
-
-def _fix(fix: object) -> str:
-    parts: dict[str, object] = {
-        name: fix.get(name) if isinstance(fix, Mapping) else getattr(fix, name, None)
-        for name in ("flag", "direction", "value", "effect", "confidence")
-    }
-    text = f"{parts['direction']} {parts['flag']}"
-    if parts["value"] is not None:
-        text += f" to {parts['value']}"
-    return f"{text}: {parts['effect']} (confidence: {parts['confidence']})"
 
 
 def machine(run: Run) -> list[tuple[str, str]]:

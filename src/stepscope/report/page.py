@@ -15,10 +15,12 @@ from markupsafe import Markup
 from stepscope.analysis.records import Analysis
 from stepscope.board.records import Board
 from stepscope.report import content
+from stepscope.report.boots import boots
 from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
+from stepscope.report.steps import step_time
 from stepscope.report.svg import render
-from stepscope.report.sweep import step_time, sweep
+from stepscope.report.sweep import sweep
 from stepscope.report.timeline import figure_name, telemetry
 from stepscope.run.run import Run
 
@@ -62,7 +64,7 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
         headers=content.summary_headers(),
         rows=content.summary_rows(analysis.cells),
         details=content.cell_details(run, analysis),
-        boots=content.boots(run, analysis),
+        boots=boots(run, analysis),
         findings=content.findings(run, analysis),
         machine=content.machine(run),
         command_line=content.command_line,

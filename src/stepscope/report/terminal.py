@@ -9,12 +9,14 @@ from rich.text import Text
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.records import Board
 from stepscope.findings import Finding
+from stepscope.report.boots import boots
 from stepscope.report.cells import UNKNOWN, shown, state
 from stepscope.report.content import findings, only_void
 from stepscope.run.run import Run
 
 _N_FINDINGS = 5
 _N_NEXT = 3
+_N_FIXES = 3
 _STYLE = {"error": "red", "warning": "yellow", "info": "dim"}
 
 
@@ -31,8 +33,10 @@ def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) 
         console.print(Text(sentence, style="bold"), soft_wrap=False)
     if not run.complete:
         console.print(Text("This run was cut short.", style="yellow"))
-    console.print()
-    console.print(_cells(analysis.cells))
+    _boots(console, run, analysis)
+    if analysis.cells:
+        console.print()
+        console.print(_cells(analysis.cells))
     for cell in analysis.cells:
         if not cell.valid:
             reasons = ", ".join(cell.void_reasons) or "no reason recorded"
@@ -67,6 +71,18 @@ def _cells(cells: Sequence[CellResult]) -> Table:
             style="dim" if told else None,
         )
     return table
+
+
+def _boots(console: Console, run: Run, analysis: Analysis) -> None:
+    """Print why a launch did not come up, and what helps."""
+    for boot in boots(run, analysis):
+        if boot.ready:
+            continue
+        console.print(
+            Text(f"{boot.launch}: {boot.why or boot.failure or boot.outcome}")
+        )
+        for fix in boot.fixes[:_N_FIXES]:
+            console.print(Text(f"- {fix}"))
 
 
 def _findings(console: Console, every: Sequence[Finding]) -> None:
