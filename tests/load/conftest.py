@@ -1,5 +1,7 @@
+"""The scripted server lies beside the tests and is imported by them."""
+
 import sys
 from pathlib import Path
 
-# The scripted server is a module beside these tests; test folders are no packages.
-sys.path.insert(0, str(Path(__file__).parent))
+# Test folders are no packages; as parts of a namespace they are found from the root.
+sys.path.insert(0, str(Path(__file__).parents[2]))

@@ -120,7 +120,7 @@ class ScriptedServer:
             while keep and (request := _read_request(sock)):
                 target = request.split(b" ", 2)[1].decode()
                 if not target.startswith("/v1/c"):
-                    sock.sendall(self._other(target))
+                    sock.sendall(self._other(target, request))
                     continue
                 with self._lock:
                     self.requests.append(request)
@@ -135,13 +135,18 @@ class ScriptedServer:
                 self._socks.remove(sock)
             sock.close()
 
-    def _other(self, target: str) -> bytes:
+    def _reply(self, request: bytes) -> bytes | None:
+        """Answer ``/tokenize``; None: there is no such thing."""
+        return None
+
+    def _other(self, target: str, request: bytes) -> bytes:
         body = self._others.get(target)
+        if target == "/tokenize":
+            body = self._reply(request)
         status = "404 Not Found" if body is None else "200 OK"
         body = body or b"{}"
-        return (
-            f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
-        )
+        head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n"
+        return head.encode() + body
 
 
 def _read_request(sock: socket.socket) -> bytes:

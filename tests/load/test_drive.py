@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from scripted import (
+from tests.load.scripted import (
     DONE,
     END,
     HEAD,

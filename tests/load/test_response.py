@@ -1,7 +1,7 @@
 from pathlib import Path
 
 import pytest
-from scripted import DONE, END, HEAD, chunk, stream, text, usage
+from tests.load.scripted import DONE, END, HEAD, chunk, stream, text, usage
 
 from stepscope.load.response import Response
 

@@ -1,4 +1,5 @@
 from collections.abc import Iterable
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, strategies as st
@@ -76,7 +77,7 @@ ENDS = st.sampled_from([b"\n", b"\r\n", b"\r"])
 def test_cuts_change_nothing(lines: list[tuple[bytes, bytes]], cuts: list[int]) -> None:
     data = b"".join(line + end for line, end in lines)
     places = sorted({0, len(data), *(c for c in cuts if c < len(data))})
-    pieces = [data[a:b] for a, b in zip(places, places[1:], strict=False)]
+    pieces = [data[a:b] for a, b in pairwise(places)]
     assert decoded(pieces) == decoded([data]) == decoded(one_byte_at_a_time(data))
 
 

@@ -86,7 +86,7 @@ class _VllmWords(click.Command):
 @click.option("--header-timeout", default=600.0, show_default=True, help="Seconds.")
 @click.option("--stall-timeout", default=120.0, show_default=True, help="Seconds.")
 @click.option("--save-result", is_flag=True)
-@click.option("--save-detailed", is_flag=True)
+@click.option("--save-detailed", is_flag=True, help="Requests one by one, too.")
 @click.option("--append-result", is_flag=True)
 @click.option("--result-dir", type=click.Path(path_type=Path), default=Path())
 @click.option("--result-filename")
@@ -119,7 +119,7 @@ def bench(**flags: Any) -> int:
             progress.end()
         requests = read_requests(where)
         document = _document(asked, spec, result, requests, read_texts(where))
-    if flags["save_result"] or flags["save_detailed"]:
+    if flags["save_result"] or flags["append_result"]:
         _save(document, flags, asked)
     if flags["as_json"]:
         print(msgspec.json.encode(document).decode())

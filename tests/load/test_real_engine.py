@@ -1,0 +1,82 @@
+"""The client against llama.cpp itself."""
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from tests.load.scripted import ScriptedServer
+
+from stepscope.clock import SystemClock
+from stepscope.load.ask import served_models, vocabulary_size
+from stepscope.load.drive import drive
+from stepscope.load.journal import read_requests
+from stepscope.load.probe import probe
+from stepscope.load.spec import LoadSpec
+
+pytest.importorskip("xllamacpp")
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with ScriptedServer(lambda _: None) as free:
+        port = free.url.rpartition(":")[2]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "stepscope.engines.embedded", "--port", port],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    until = time.monotonic() + 60
+    while not served_models(url) and time.monotonic() < until:
+        assert process.poll() is None, "the server ended while it started"
+        time.sleep(0.05)
+    yield url
+    process.send_signal(signal.SIGTERM)
+    process.wait(20)
+
+
+def spec_for(url: str) -> LoadSpec:
+    return LoadSpec(
+        base_url=url,
+        model=served_models(url)[0]["id"],
+        n_prompts=6,
+        concurrency=3,
+        input_tokens=24,
+        output_tokens=16,
+        vocab_size=vocabulary_size(url),
+        seed=5,
+        extra_body={"cache_prompt": False},
+    )
+
+
+def test_the_probe_sees_a_streaming_server_that_counts(url: str) -> None:
+    found = probe(spec_for(url), SystemClock())
+    assert found.failure is None
+    assert (found.streams, found.usage) == (True, True)
+    assert (found.prompt_tokens, found.output_tokens) == (24, 16)
+
+
+@pytest.mark.parametrize("endpoint", ["/v1/completions", "/v1/chat/completions"])
+def test_every_request_is_counted_and_timed(
+    url: str, endpoint: str, tmp_path: Path
+) -> None:
+    spec = msgspec.structs.replace(spec_for(url), endpoint=endpoint)
+    result = drive(spec, tmp_path, clock=SystemClock())
+    requests = read_requests(tmp_path)
+    assert [r.failure_detail for r in requests] == [None] * 6
+    assert (result.n_ok, result.n_failed) == (6, 0)
+    for request in requests:
+        assert request.output_tokens == 16
+        assert request.finish_reason == "length"
+        assert request.n_chunks <= 16
+        assert request.prompt_tokens is not None
+        if endpoint == "/v1/completions":
+            assert request.prompt_tokens == 24
+        assert request.ttft_ns is not None
+        assert request.e2el_ns is not None
+        assert 0 < request.ttft_ns < request.e2el_ns
