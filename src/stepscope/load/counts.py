@@ -136,6 +136,7 @@ class Counts:
             busy_ns=self.busy_ns,
             cpu_ns=_cpu_ns() - self._cpu_ns,
             wall_ns=self._now() - self._started_at_ns,
+            n_slots=self._n_slots,
             held_ns=self._held_ns,
             blocked_ns=self._blocked_ns,
             asked_ns=self._asked_ns,

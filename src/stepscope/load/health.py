@@ -17,6 +17,8 @@ MAX_KERNEL_DELAY_PCT = 100.0
 MAX_LATE_MERGED_PCT = 1.0
 MAX_BUSY_PCT = 80.0
 MIN_HELD_PCT = 97.0
+#: Share of a cell with requests left, below which held slots mean nothing, percent.
+_LEAST_ASKED_PCT = 10.0
 #: Fewer reads than this make no 99th percentile.
 _FEW_READS = 100
 
@@ -46,8 +48,9 @@ def client_health(
     n_reads = sum(t.n_reads for t in tallies)
     n_unstamped = sum(t.n_unstamped for t in tallies)
     n_chunks = sum(t.n_chunks for t in tallies)
-    asked_ns = sum(t.asked_ns for t in tallies)
-    held_ns = sum(t.held_ns for t in tallies)
+    held = [t for t in tallies if _was_asked_to_hold(t)]
+    asked_ns = sum(t.asked_ns for t in held)
+    held_ns = sum(t.held_ns for t in held)
     late_p99_ns = late_sends.quantile_ns(0.99)
     stamps = "kernel" if n_reads and 2 * n_unstamped < n_reads else "user"
     delay = _delay(delays)
@@ -56,7 +59,7 @@ def client_health(
     reasons = [
         *lost,
         *_delay_reasons(tallies, delay, stamps, n_reads),
-        *_load_reasons(tallies, busy_pct, cpu_pct, asked_ns),
+        *_load_reasons(held, busy_pct, cpu_pct, asked_ns),
     ]
     return ClientHealth(
         processes=n_processes,
@@ -76,6 +79,16 @@ def client_health(
         verdict="limited" if reasons else "ok",
         reasons=tuple(reasons),
     )
+
+
+def _was_asked_to_hold(tally: Tally) -> bool:
+    """Return False for a cell of one wave: its requests are out at once.
+
+    Requests are then left only while the first are handed over, a moment that says
+    nothing of how full the slots were kept.
+    """
+    whole_ns = tally.wall_ns * tally.n_slots
+    return 100 * tally.asked_ns >= _LEAST_ASKED_PCT * whole_ns
 
 
 def _delay(delays: Spread) -> Delay | None:

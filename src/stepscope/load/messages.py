@@ -79,6 +79,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         busy_ns: Time in which the event loop was not asleep.
         cpu_ns: CPU time of the process during the cell.
         wall_ns: Length of the cell for this worker.
+        n_slots: Slots of the worker.
         held_ns: Integral of requests in flight while requests were left to send.
         blocked_ns: The same of slots that waited for the server to let them connect.
         asked_ns: The same of all its slots.
@@ -102,6 +103,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     busy_ns: int
     cpu_ns: int
     wall_ns: int
+    n_slots: int = 1
     held_ns: int
     blocked_ns: int
     asked_ns: int

@@ -92,6 +92,8 @@ class Worker:
     async def run(self) -> None:
         """Live through the cell."""
         loop, lane = self._lane.loop, self._lane
+        # What came in one read with the job is in the reader and wakes nobody.
+        self._obey(self._commands.feed(b""))
         loop.add_reader(0, self._on_command)
         ticker = loop.create_task(self._tick())
         await self._connect()
@@ -143,14 +145,16 @@ class Worker:
 
     def _on_command(self) -> None:
         data = os.read(0, 1 << 16)
-        orders: list[ToWorker] = list(self._commands.feed(data)) if data else [Stop()]
+        self._obey(self._commands.feed(data) if data else [Stop()])
+        if not data:  # the parent is gone: nobody would measure the rest
+            self._lane.loop.remove_reader(0)
+
+    def _obey(self, orders: Iterable[ToWorker]) -> None:
         for order in orders:
             if isinstance(order, Go) and not self._go.done():
                 self._go.set_result(order.at_ns)
             elif isinstance(order, Stop):
                 self._stop()
-        if not data:  # the parent is gone: nobody would measure the rest
-            self._lane.loop.remove_reader(0)
 
     def _on_defect(self, _: object, context: dict[str, Any]) -> None:
         """End the process when a callback fails: a lost record must be noticed."""
