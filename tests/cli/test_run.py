@@ -59,12 +59,13 @@ def written(folder: Path, n_prompts: int) -> Path:
 def begun(folder: Path) -> "subprocess.Popen[bytes]":
     """Start a run whose cells never end and return once it measures the first."""
     written(folder, n_prompts=100_000)
-    process = subprocess.Popen(
-        [*STEPSCOPE, "run", "recipe.toml", "--out", "run"],
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=(folder / "err.txt").open("wb"),
-    )
+    with (folder / "err.txt").open("wb") as err:
+        process = subprocess.Popen(
+            [*STEPSCOPE, "run", "recipe.toml", "--out", "run"],
+            cwd=folder,
+            stdout=subprocess.DEVNULL,
+            stderr=err,
+        )
     journal = folder / "run" / "cells" / "baseline-c1-r0" / "requests-0.journal"
     wait_for(lambda: journal.exists() and journal.stat().st_size > 0)
     return process

@@ -13,6 +13,7 @@ import resource
 import signal
 import socket
 import sys
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
