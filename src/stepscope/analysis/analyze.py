@@ -7,7 +7,6 @@ import msgspec
 from stepscope.analysis.across.anomalies import ttft_findings
 from stepscope.analysis.across.compare import comparisons
 from stepscope.analysis.across.groups import repeat_findings, repeat_groups
-from stepscope.analysis.across.points import Shape
 from stepscope.analysis.across.stepmodel import Bytes, BytesOf, step_models
 from stepscope.analysis.across.warmup import warm_up_findings
 from stepscope.analysis.boot.document import log_document
@@ -22,7 +21,7 @@ from stepscope.analysis.floor import (
     floor_points,
     step_bytes_of,
 )
-from stepscope.analysis.records import Analysis, BootResult
+from stepscope.analysis.records import Analysis, BootResult, CellResult
 from stepscope.findings import Finding
 from stepscope.physics.hardware import find_gpu
 from stepscope.run.run import Launch, Run
@@ -83,7 +82,7 @@ def _from_logs(run: Run) -> list[Finding]:
 
 
 def _physics(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
-    """Return bytes by shape for a mixture of experts; a dense model's grow in a line.
+    """Return bytes by cells for a mixture of experts; a dense model's grow in a line.
 
     Without coverage the bytes are a constant and a line in the batch, which toll and
     slope already are.
@@ -93,8 +92,8 @@ def _physics(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
     gpu = find_gpu(run.gpu) if run.gpu else None
     dp = max(run.layout.dp, 1)
 
-    def of(shape: Shape) -> Bytes | None:
-        context = context_of(shape)
+    def of(cells: Sequence[CellResult]) -> Bytes | None:
+        context = context_of(cells)
         if context is None:
             return None
         return Bytes(

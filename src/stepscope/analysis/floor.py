@@ -5,12 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stepscope.analysis.across.points import (
-    Shape,
-    readable,
-    shape_of,
-    whole_waves,
-)
+from stepscope.analysis.across.points import readable, whole_waves
 from stepscope.analysis.across.stepmodel import SOURCES, step_source
 from stepscope.analysis.records import CellResult, FloorPoint
 from stepscope.errors import StepscopeError
@@ -58,11 +53,26 @@ def _kv_dtype(run: Run) -> str:
     return found if isinstance(found, str) else "auto"
 
 
-def context_of(shape: Shape) -> float | None:
-    """Return the tokens of a sequence in mid-answer: prompt and half of the answer."""
-    if shape.input_tokens is None or shape.output_tokens is None:
-        return None
-    return shape.input_tokens + shape.output_tokens / 2
+def context_of(cells: Sequence[CellResult]) -> float | None:
+    """Return the tokens of a sequence in mid-answer: prompt and half of the answer.
+
+    As asked; where nobody says what was asked, as counted. None where neither is
+    known.
+    """
+    found = []
+    for cell in cells:
+        n_ok = cell.n_requests - cell.n_failed
+        prompt = _each(cell.asked_input_tokens, cell.input_tokens, n_ok)
+        answer = _each(cell.asked_output_tokens, cell.output_tokens, n_ok)
+        if prompt is not None and answer is not None:
+            found.append(prompt + answer / 2)
+    return float(np.mean(found)) if found else None
+
+
+def _each(asked: int | None, counted: int | None, n: int) -> float | None:
+    if asked is not None:
+        return float(asked)
+    return counted / n if counted is not None and n > 0 else None
 
 
 def floor_points(
@@ -106,7 +116,7 @@ def _point(
     cells: Sequence[CellResult], at: StepAt, source: str, bandwidth: float
 ) -> FloorPoint | None:
     """Return the point of some repeats; None where context or batch is unknown."""
-    context = context_of(shape_of(cells[0]))
+    context = context_of(cells)
     slots = cells[0].concurrency
     if context is None or slots is None:
         return None

@@ -35,8 +35,8 @@ class Bytes:
     peak_bytes_per_s: float | None
 
 
-#: The same for each shape of requests; None where the shape is unknown.
-BytesOf = Callable[[Shape], Bytes | None]
+#: The same for cells of one shape of requests; None where their context is unknown.
+BytesOf = Callable[[Sequence[CellResult]], Bytes | None]
 
 
 def step_ms(cell: CellResult) -> float | None:
@@ -81,11 +81,11 @@ def step_models(
             key = (cell.configuration, cell.session, shape_of(cell))
             rows[key].append(cell)
     models, findings = [], []
-    for (configuration, session, shape), members in rows.items():
+    for (configuration, session, _), members in rows.items():
         whole = [c for c in members if whole_waves(c)]
         used = whole if len({c.concurrency for c in whole}) >= 3 else members
         model, found = _model(
-            configuration, used, dp, None if physics is None else physics(shape)
+            configuration, used, dp, None if physics is None else physics(used)
         )
         findings += found
         if model is not None:
@@ -119,8 +119,8 @@ def _model(
             Finding(
                 code="too-few-sizes",
                 severity="info",
-                message=f"{configuration}: {points.sizes.size} concurrencies have a"
-                " step time; a step model needs three, a knee five",
+                message=f"{configuration}: concurrencies with a step time:"
+                f" {points.sizes.size}; a step model needs three, a knee five",
                 hint="Measure more concurrencies of this configuration.",
             )
         ]

@@ -92,11 +92,12 @@ def replayed_occupancy(
         it, slots stood empty.
 
     Args:
-        latencies: Observed latencies, any unit, positive.
+        latencies: Observed latencies, any unit; those of zero are no stay.
         n_requests: Requests to replay.
         concurrency: Slots.
         seed: Of the draws.
     """
+    latencies = latencies[latencies > 0]
     if latencies.size == 0 or n_requests < 1:
         return None
     n_replays = max(20, min(_REPLAYS, _REPLAY_BUDGET // n_requests))

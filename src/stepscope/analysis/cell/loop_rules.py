@@ -22,7 +22,7 @@ _STALL_TIMES_NEXT = 3.0
 _STALL_TIMES_GAP = 20.0
 _STALL_SHARE_OF_DECODE = 0.03
 #: Gap rule on log TTFT. Source: docs/analysis/window.md (simulated rates).
-_MODE_RATIO, _MODE_SHARE, _MODE_MIN_N = 1.6, 0.05, 32
+_MODE_RATIO, _MODE_SHARE, _MODE_MOST, _MODE_MIN_N = 1.6, 0.05, 0.5, 32
 _STEADY_OCCUPANCY = 0.98
 _DRIFT, _DRIFT_T, _BATCHES = 0.02, 4.0, 20
 
@@ -212,6 +212,8 @@ def two_modes(m: Measured) -> Iterator[Finding]:
     """TTFT in two groups, first wave and incomplete last wave left out.
 
     An incomplete wave has a prefill of its own size: it would be a group by design.
+    So would the fast few: where slots run in step, the first prompt of each wave is
+    prefilled alone and all others wait for it. The slow group must be the smaller.
     """
     slots, rows = m.concurrency, m.columns
     if slots is None or rows.n <= slots:
@@ -225,6 +227,8 @@ def two_modes(m: Measured) -> Iterator[Finding]:
     if split is None:
         return
     low, high, share = split
+    if share > _MODE_MOST:
+        return
     slow = ttft >= high
     runs = int((np.diff(slow.astype(np.int8)) == 1).sum() + slow[0])
     where = "consecutive: one event" if runs == 1 else f"in {runs} stretches"

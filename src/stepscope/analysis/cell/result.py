@@ -76,17 +76,11 @@ def cell_result(
         decode_efficiency=None if efficiency is None else efficiency.value,
         decode_efficiency_residual=None if efficiency is None else efficiency.residual,
         chunks_per_token=chunks_per_token(rows),
-        server_tpot_ms=m.server.tpot_ms,
-        server_ttft_ms=m.server.ttft_ms,
-        client_tpot_error_pct=client_gap_pct(m),
-        engine_step_ms=None if m.steps is None else m.steps.step_ms,
-        tokens_per_step_and_sequence=_per_step(m),
-        prefill_share_of_steps=None if m.steps is None else m.steps.prefill_share,
+        **_server_side(m),
         telemetry=_telemetry(m),
         usd_per_million_output_tokens=_usd(rate, cost),
         mean_in_flight=None if m.little is None else m.little.mean_in_flight,
         steady_occupancy=held,
-        engine_step_source=None if m.steps is None else m.steps.source,
     )
 
 
@@ -130,7 +124,20 @@ def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
         "n_prompts": cell.workload.n_prompts,
         "asked_input_tokens": cell.workload.input_tokens,
         "asked_output_tokens": cell.workload.output_tokens,
+    }
+
+
+def _server_side(m: Measured) -> dict[str, Any]:
+    steps = m.steps
+    return {
+        "server_tpot_ms": m.server.tpot_ms,
+        "server_ttft_ms": m.server.ttft_ms,
         "server_queue_ms": m.server.queue_ms,
+        "client_tpot_error_pct": client_gap_pct(m),
+        "engine_step_ms": None if steps is None else steps.step_ms,
+        "engine_step_source": None if steps is None else steps.source,
+        "tokens_per_step_and_sequence": _per_step(m),
+        "prefill_share_of_steps": None if steps is None else steps.prefill_share,
         "preemptions": m.server.preemptions,
         "prefix_cache_hit_pct": m.server.cache_hit_pct,
     }
@@ -200,12 +207,7 @@ def _from_summary(
         decode_efficiency=1 - ttft / e2el if ttft is not None and e2el else None,
         decode_efficiency_residual=None,
         chunks_per_token=None,
-        server_tpot_ms=m.server.tpot_ms,
-        server_ttft_ms=m.server.ttft_ms,
-        client_tpot_error_pct=client_gap_pct(m),
-        engine_step_ms=None,
-        tokens_per_step_and_sequence=None,
-        prefill_share_of_steps=None,
+        **_server_side(m),
         telemetry=None,
         mean_in_flight=held,
         usd_per_million_output_tokens=_usd(rate, cost),

@@ -1,6 +1,6 @@
 """What the engine's own metrics say happened between two scrapes."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -110,6 +110,44 @@ def n_engines(snapshot: MetricsSnapshot) -> int | None:
     return len(engines) or None
 
 
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Two scrapes, each metric summed over its labels."""
+
+    before: Mapping[str, float]
+    after: Mapping[str, float]
+
+    def of(self, names: tuple[str, ...], suffix: str = "") -> float | None:
+        """Return the growth of the first name that grew.
+
+        An older name may linger beside the new one with nothing in it. None where
+        none is exposed.
+        """
+        best: float | None = None
+        for name in names:
+            key = name + suffix
+            if key in self.after:
+                delta = self.after[key] - self.before.get(key, 0.0)
+                if delta > 0:
+                    return delta
+                best = delta if best is None else best
+        return best
+
+    def mean_ms(self, names: tuple[str, ...]) -> float | None:
+        """Return the mean of a histogram of seconds between the scrapes."""
+        total, count = self.of(names, "_sum"), self.of(names, "_count")
+        if total is None or not count or count < 0 or total < 0:
+            return None
+        return total / count * 1e3
+
+    def restarted(self) -> bool:
+        """Return True where a counter that can only grow fell."""
+        return any(
+            self.after.get(name, 0.0) < self.before.get(name, 0.0)
+            for name in (*_GENERATED, _ITERATIONS)
+        )
+
+
 def server_side(
     before: MetricsSnapshot | None, after: MetricsSnapshot | None, n_ok: int
 ) -> ServerSide:
@@ -128,62 +166,42 @@ def server_side(
     """
     if before is None or after is None:
         return NOTHING
-    old, new = totals(before), totals(after)
-
-    def change(names: tuple[str, ...], suffix: str = "") -> float | None:
-        # An older name may linger beside the new one with nothing in it.
-        best: float | None = None
-        for name in names:
-            key = name + suffix
-            if key in new:
-                delta = new[key] - old.get(key, 0.0)
-                if delta > 0:
-                    return delta
-                best = delta if best is None else best
-        return best
-
-    def mean_ms(names: tuple[str, ...]) -> float | None:
-        total, count = change(names, "_sum"), change(names, "_count")
-        if total is None or not count or count < 0 or total < 0:
-            return None
-        return total / count * 1e3
-
-    restarted = any(
-        new.get(name, 0.0) < old.get(name, 0.0) for name in (*_GENERATED, _ITERATIONS)
-    )
-    if restarted:
+    changes = Changes(totals(before), totals(after))
+    if changes.restarted():
         return ServerSide(restarted=True)
-    tpot = mean_ms(_REQUEST_TPOT)
-    gap, gap_name = mean_ms(_TOKEN_GAP), _name(new, _TOKEN_GAP)
+    tpot, gap = changes.mean_ms(_REQUEST_TPOT), changes.mean_ms(_TOKEN_GAP)
+    gap_name = _name(changes.after, _TOKEN_GAP)
     if gap is None:
-        gap, gap_name = _slot_tpot_ms(change, n_ok), _SLOT_SECONDS
-    queries, hits = change(_CACHE_QUERIES), change(_CACHE_HITS)
-    if hits is None:
-        hits, processed = change((_SLOT_CACHED,)), change((_SLOT_PROMPT,))
-        queries = None if hits is None or processed is None else hits + processed
-    drafts, accepted = change(_DRAFTS), change(_ACCEPTED)
-    n_requests = change(_REQUEST_TPOT, "_count")
+        gap, gap_name = _slot_tpot_ms(changes, n_ok), _SLOT_SECONDS
+    drafts, accepted = changes.of(_DRAFTS), changes.of(_ACCEPTED)
+    n_requests = changes.of(_REQUEST_TPOT, "_count")
     return ServerSide(
         tpot_ms=tpot if tpot is not None else gap,
         tpot_per_token=tpot is None and gap is not None,
         tpot_metric=_metric(tpot, gap, gap_name),
         n_requests=None if tpot is None or n_requests is None else int(n_requests),
-        ttft_ms=mean_ms(_TTFT),
-        queue_ms=mean_ms(_QUEUE),
-        prefill_ms=mean_ms(_PREFILL),
-        generated_tokens=_whole(change(_GENERATED)),
-        preemptions=_whole(change(_PREEMPTED)),
-        cache_hit_pct=_share_pct(hits, queries),
+        ttft_ms=changes.mean_ms(_TTFT),
+        queue_ms=changes.mean_ms(_QUEUE),
+        prefill_ms=changes.mean_ms(_PREFILL),
+        generated_tokens=_whole(changes.of(_GENERATED)),
+        preemptions=_whole(changes.of(_PREEMPTED)),
+        cache_hit_pct=_cache_hit_pct(changes),
         accepted_per_draft=accepted / drafts if drafts and accepted else None,
-        n_steps=_whole(change((_ITERATIONS,))),
+        n_steps=_whole(changes.of((_ITERATIONS,))),
         n_engines=n_engines(after),
     )
 
 
-def _slot_tpot_ms(
-    change: Callable[[tuple[str, ...]], float | None], n_ok: int
-) -> float | None:
-    seconds, tokens = change((_SLOT_SECONDS,)), change((_SLOT_TOKENS,))
+def _cache_hit_pct(changes: Changes) -> float | None:
+    queries, hits = changes.of(_CACHE_QUERIES), changes.of(_CACHE_HITS)
+    if hits is None:
+        hits, processed = changes.of((_SLOT_CACHED,)), changes.of((_SLOT_PROMPT,))
+        queries = None if hits is None or processed is None else hits + processed
+    return _share_pct(hits, queries)
+
+
+def _slot_tpot_ms(changes: Changes, n_ok: int) -> float | None:
+    seconds, tokens = changes.of((_SLOT_SECONDS,)), changes.of((_SLOT_TOKENS,))
     if not seconds or tokens is None or tokens <= n_ok:
         return None
     return seconds / (tokens - n_ok) * 1e3
