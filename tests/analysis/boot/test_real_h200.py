@@ -33,7 +33,7 @@ def test_the_root_cause_is_found_under_its_wrappers(
 
 
 def test_a_number_that_ends_a_sentence_is_read() -> None:
-    # "... increasing --gpu-memory-utilization from 0.9945 to 0.9991." killed the reader.
+    # "... --gpu-memory-utilization from 0.9945 to 0.9991." killed the reader.
     log = parse_log(gzip.decompress((LOGS / "capture.log.gz").read_bytes()), "vllm")
     assert log.ledger.graph_estimate_applied is False
 

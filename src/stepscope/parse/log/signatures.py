@@ -284,7 +284,8 @@ MEMORY_EVENTS = re.compile(r"^(?:memory\.events:? ?)?oom_kill:? (?P<n_kills>\d+)
 OOM_NUMBERS = {
     "asked_gib": re.compile(r"Tried to allocate ([\d.]*\d) (KiB|MiB|GiB|TiB|bytes)"),
     "total_gib": re.compile(
-        r"total capacity of ([\d.]*\d) (MiB|GiB|TiB)|; ([\d.]*\d) (MiB|GiB) total capacity"
+        r"total capacity of ([\d.]*\d) (MiB|GiB|TiB)|"
+        r"; ([\d.]*\d) (MiB|GiB) total capacity"
     ),
     "free_gib": re.compile(
         r"of which ([\d.]*\d) (bytes|KiB|MiB|GiB)\s+(?:is|are) free|"

@@ -190,8 +190,8 @@ MEMORY_RULES = compiled(
     ),
     (r"Estimated CUDA graph memory: (-?[\d.]*\d) GiB", _estimate),
     (
-        r"CUDA graph memory profiling is enabled.*?gpu-memory-utilization=([\d.]*\d) is "
-        r"equivalent to --gpu-memory-utilization=(-?[\d.]*\d) .*? to ([\d.]+\d)",
+        r"CUDA graph memory profiling is enabled.*?gpu-memory-utilization=([\d.]*\d) "
+        r"is equivalent to --gpu-memory-utilization=(-?[\d.]*\d) .*? to ([\d.]+\d)",
         _estimate_on,
     ),
     (r"CUDA graph memory profiling is disabled", _estimate_off),
