@@ -30,8 +30,6 @@ def measure(plan: Plan, text: str, out: Path, *, resume: bool) -> NoReturn:
         observer.close()
     if not outcome.interrupted:
         show(outcome.path)
-    for line in outcome.failures:
-        print(line, file=sys.stderr)
     if outcome.interrupted:
         print(
             f"{outcome.path}: interrupted; what was measured is kept. Go on with"

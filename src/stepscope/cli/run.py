@@ -49,17 +49,25 @@ def default_out(name: str) -> Path:
 
 
 def _show_plan(plan: Plan) -> None:
-    from stepscope.engines.catalog import ENGINES, shell_line
+    from stepscope.archive.secrets import (
+        command_without_secrets,
+        environment_without_secrets,
+    )
+    from stepscope.engines.catalog import engine_of, shell_line
     from stepscope.recipe.estimate import estimate
 
-    engine = ENGINES[plan.recipe.engine]
+    engine = engine_of(plan.recipe)
     recipe = plan.recipe
     for launch in plan.launches:
         print(f"# {launch.name}")
         command = engine.command(recipe, launch.configuration, recipe.port or 0)
         added = engine.environment(recipe, launch.configuration)
         if engine.boots:
-            print(shell_line(added, command))
+            print(
+                shell_line(
+                    environment_without_secrets(added), command_without_secrets(command)
+                )
+            )
             if recipe.port is None:
                 print("# port 0: a free one is taken")
             if launch.configuration.cpus:

@@ -31,7 +31,7 @@ def stopped(
     """
     context.observer.phase("stop", launch.name)
     end = server.stop()
-    if context.engine.boots and launch.started_at_ns is not None:
+    if launch.started_at_ns is not None:
         code = server.exit_code()
         launch = msgspec.structs.replace(
             launch, stopped_at_ns=context.clock.now_ns(), exit_code=code

@@ -17,8 +17,8 @@ from stepscope.session.watch.host import TICK_NS
 
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _TREE_INTERVAL_NS = 1_000_000_000
-_THREADS_INTERVAL_NS = 5_000_000_000
-_N_WATCHED_THREADS = 4
+_THREADS_INTERVAL_NS = 10_000_000_000
+_N_WATCHED_THREADS = 3
 #: Argument of our own processes; neither is the server.
 _GUARD = "stepscope.session.guard"
 _LOAD_WORKER = "stepscope.load.worker"
