@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 #: Longest decoding between two looks at the sockets.
 _SLICE_NS = 50_000
+#: The same for responses that have ended: the next sends hang on them. It is kept
+#: short of a step, so that a whole wave that ends together does not hold up reading.
+_ENDING_SLICE_NS = 1_000_000
 #: A turn that begins this long after the sockets were looked at had slept in between.
 _SLEPT_NS = 100_000
 #: Merged reads that could have waited longer than this may be the client's doing.
@@ -88,7 +91,10 @@ class Lane:
         self._write = write
         self._left: deque[Prompt] = deque()
         self._running = False
+        self._start_at_ns = 0
         self._to_decode: deque[Slot] = deque()
+        self._to_end: deque[Slot] = deque()
+        self._to_start: deque[Slot] = deque()
         self._in_turn = False
         self._turn_at_ns = self._before_ns = self._looked_at_ns = clock.now_ns()
 
@@ -99,11 +105,20 @@ class Lane:
         self._left.extend(prompts)
         self._running = True
         self.counts = Counts(len(self.slots), len(prompts), self._clock)
-        began = self.now()
-        for slot in self.slots:
-            if self._left:
-                self._give(slot, began)
-        self.counts.busy_ns += self.now() - began
+        self._to_start.extend(self.slots)
+        self._start_at_ns = self.now()
+        self._start_some()
+
+    def _start_some(self) -> None:
+        """Send first requests for one slice, then let the sockets be read."""
+        began = now = self.now()
+        while self._to_start and self._left and now < began + _ENDING_SLICE_NS:
+            self._give(self._to_start.popleft(), self._start_at_ns)
+            now = self.now()
+        if not self._in_turn:
+            self.counts.busy_ns += now - began
+        if self._to_start and self._left:
+            self.loop.call_soon(self._start_some)
 
     def stop(self) -> None:
         """Cancel what is in flight; what was never sent stays unrecorded."""
@@ -227,6 +242,13 @@ class Lane:
         counts.delays.add(bound)
         return now, bound > _LATE_NS
 
+    def ended(self, slot: "Slot") -> None:
+        """Decode the end of a response at once, or first of all in the next turn."""
+        if self.now() - self._turn_at_ns < _ENDING_SLICE_NS:
+            slot.decode()
+        else:
+            self._to_end.append(slot)
+
     def queue(self, slot: "Slot") -> None:
         """Decode what ``slot`` has read in one of the next slices."""
         slot.queued = True
@@ -234,17 +256,21 @@ class Lane:
 
     def _end_turn(self) -> None:
         """Decode one slice, then let the loop look at the sockets again."""
-        until = self.now() + _SLICE_NS
-        waiting = self._to_decode
-        while waiting:
+        ending, waiting = self._to_end, self._to_decode
+        now = self.now()
+        until = now + _ENDING_SLICE_NS
+        while ending and now < until:
+            ending.popleft().decode()
+            now = self.now()
+        until = now + _SLICE_NS
+        while waiting and now < until:
             slot = waiting.popleft()
             slot.queued = False
             slot.decode()
-            if self.now() > until:
-                break
-        now = self._looked_at_ns = self.now()
+            now = self.now()
+        self._looked_at_ns = now
         self.counts.busy_ns += now - self._turn_at_ns
-        if waiting:
+        if waiting or ending:
             self._before_ns, self._turn_at_ns = self._turn_at_ns, now
             self.loop.call_soon(self._end_turn)
         else:

@@ -234,7 +234,7 @@ class Slot:
         data = bytes(lane.view[:n])
         self._pending.append((data, at_ns, late))
         if data.endswith(_LAST_CHUNK):
-            self.decode()
+            lane.ended(self)
         elif not self.queued:
             lane.queue(self)
 
