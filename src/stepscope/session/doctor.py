@@ -13,6 +13,7 @@ import psutil
 
 from stepscope.clock import Clock
 from stepscope.run.run import Machine
+from stepscope.session.bandwidth import Bandwidth, measure_bandwidth
 from stepscope.session.header import machine
 from stepscope.session.nvml import Check, Gpus, check
 from stepscope.session.watch.host import cgroup_memory, cgroup_memory_files
@@ -50,19 +51,27 @@ class Line(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Diagnosis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that was looked at."""
+    """Everything that was looked at.
+
+    ``bandwidth``: measured rates of GPU 0, only where they were asked for.
+    """
 
     machine: Machine
     lines: tuple[Line, ...]
     gpus: Check | None
+    bandwidth: Bandwidth | None = None
 
 
-def diagnosis(out: Path, clock: Clock) -> Diagnosis:
+def diagnosis(out: Path, clock: Clock, *, bandwidth: bool = False) -> Diagnosis:
     """Look at the machine.
 
     Args:
         out: Where runs would go: its disk is looked at.
         clock: Between two GPU samples; this takes 0.2 s where there are GPUs.
+        bandwidth: Also run kernels that measure the memory of GPU 0.
+
+    Raises:
+        SessionError: Bandwidth was asked for and can not be measured here.
     """
     gpus = Gpus.open()
     seen = None if gpus is None else check(gpus, clock)
@@ -79,7 +88,8 @@ def diagnosis(out: Path, clock: Clock) -> Diagnosis:
         _module("sglang", 'engine = "sglang"', "pip install sglang"),
         *(_program(*row) for row in _PROGRAMS),
     )
-    return Diagnosis(machine=here, lines=lines, gpus=seen)
+    rates = measure_bandwidth() if bandwidth else None
+    return Diagnosis(machine=here, lines=lines, gpus=seen, bandwidth=rates)
 
 
 def _gpu_lines(seen: Check | None) -> list[Line]:
