@@ -23,8 +23,10 @@ class ClientHealth(
         delay_ms: Queueing delay inside the client; with user stamps the bound from
             the previous poll.
         unstamped_pct: Reads without a kernel stamp, of all reads.
-        merged_reads_pct: Reads that held more than one event, of all reads.
-        busy_pct: Busy share of the busiest event loop.
+        merged_reads_pct: Reads that held more than one content chunk, of all reads;
+            the server merges too, so alone it convicts nobody.
+        busy_pct: Busy share of the busiest event loop; time in which another process
+            had the core counts as busy.
         cpu_pct_max: CPU of the busiest client process, percent of one core.
         late_sends_ms_p99: Lateness of sends against the moment a slot was free (or
             the schedule).
