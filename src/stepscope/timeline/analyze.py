@@ -1,25 +1,17 @@
 """Traces of all ranks to one answer."""
 
-from collections import Counter, defaultdict
-from dataclasses import dataclass
+from collections import Counter
 
 import numpy as np
 
 from stepscope.findings import Finding
-from stepscope.timeline.budget import (
-    Lanes,
-    PeriodBudget,
-    closing_pct,
-    lanes,
-    period_budgets,
-)
+from stepscope.timeline.budget import PeriodBudget, closing_pct, period_budgets
 from stepscope.timeline.columns import I64, KERNEL, Trace
-from stepscope.timeline.gaps import CAUSES, Gaps, find_gaps
-from stepscope.timeline.host import host_activity
+from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.gaps import CAUSES
 from stepscope.timeline.intervals import length
 from stepscope.timeline.layers import find_layers
-from stepscope.timeline.names import communication_mask, short_name
-from stepscope.timeline.quality import DEFECTS, Defect, find_defects
+from stepscope.timeline.quality import DEFECTS
 from stepscope.timeline.ranks import Matching, match_ranks
 from stepscope.timeline.records import (
     Budget,
@@ -28,28 +20,10 @@ from stepscope.timeline.records import (
     Quality,
     Rank,
     Spread,
-    TopGap,
-    TopKernel,
     TraceResult,
 )
-from stepscope.timeline.steps import Steps, find_steps
+from stepscope.timeline.top import top_gaps, top_kernels
 from stepscope.units import ms
-
-_TOP = 12
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Device:
-    """One rank on its way to a record."""
-
-    trace: Trace
-    steps: Steps
-    gaps: Gaps
-    defects: list[Defect]
-    lanes: Lanes | None
-    kind: str | None
-    start: I64
-    end: I64
 
 
 def analyze_traces(traces: list[Trace]) -> TraceResult:
@@ -58,7 +32,7 @@ def analyze_traces(traces: list[Trace]) -> TraceResult:
     Args:
         traces: One a rank, of the same capture.
     """
-    devices = [_device(t) for t in traces]
+    devices = [read_device(t) for t in traces]
     matching = _matching(devices)
     usable = not any(d.spoils_idle for device in devices for d in device.defects)
     ranks = tuple(_rank(i, d, matching, usable=usable) for i, d in enumerate(devices))
@@ -84,35 +58,14 @@ def analyze_traces(traces: list[Trace]) -> TraceResult:
     )
 
 
-def _device(trace: Trace) -> _Device:
-    gaps, steps = find_gaps(trace), find_steps(trace)
-    defects = find_defects(trace, gaps, steps)
-    whole = steps.period_ends > 0
-    counts = Counter(k for k, w in zip(steps.kinds, whole, strict=True) if w)
-    kind = next(
-        (k for k in ("decode", "step", "mixed", "prefill") if counts.get(k)), None
-    )
-    chosen = np.array([k == kind for k in steps.kinds], dtype=np.bool_) & whole
-    return _Device(
-        trace=trace,
-        steps=steps,
-        gaps=gaps,
-        defects=defects,
-        lanes=lanes(trace, communication_mask(trace, trace.ops)),
-        kind=kind,
-        start=steps.first_ns[chosen],
-        end=steps.period_ends[chosen],
-    )
-
-
-def _matching(devices: list[_Device]) -> Matching | None:
+def _matching(devices: list[Device]) -> Matching | None:
     if len(devices) < 2:
         return None
     return match_ranks([d.trace for d in devices], [d.steps for d in devices])
 
 
 def _rank(
-    index: int, device: _Device, matching: Matching | None, *, usable: bool
+    index: int, device: Device, matching: Matching | None, *, usable: bool
 ) -> Rank:
     trace, steps = device.trace, device.steps
     ops = trace.ops
@@ -151,8 +104,8 @@ def _rank(
         span_ms=ms(span),
         gaps_below_1us_ms=ms(int(short[short < 1000].sum())) if usable else None,
         median_graph_gap_us=None if typical is None else typical / 1000,
-        top_kernels=_top_kernels(device),
-        top_gaps=_top_gaps(device, typical) if usable and not stitched else (),
+        top_kernels=top_kernels(device),
+        top_gaps=top_gaps(device, typical) if usable and not stitched else (),
     )
 
 
@@ -165,7 +118,7 @@ def _spread(period: I64) -> Spread:
     )
 
 
-def _kernels_per_step(device: _Device) -> float | None:
+def _kernels_per_step(device: Device) -> float | None:
     if not len(device.start):
         return None
     kernels = device.trace.ops.start_ns[device.trace.ops.kind == KERNEL]
@@ -183,7 +136,7 @@ def _step_busy(budget: PeriodBudget | None) -> float | None:
 
 def _budget(
     index: int,
-    device: _Device,
+    device: Device,
     budget: PeriodBudget | None,
     matching: Matching | None,
     *,
@@ -206,7 +159,7 @@ def _budget(
 
 
 def _exposed_wait(
-    index: int, device: _Device, matching: Matching | None
+    index: int, device: Device, matching: Matching | None
 ) -> float | None:
     """Mean waiting per step of this rank, nanoseconds, in its chosen periods."""
     if matching is None or matching.refused:
@@ -233,74 +186,7 @@ def _idle(budget: PeriodBudget | None, *, stitched: bool) -> IdleCauses | None:
     return IdleCauses(**causes)
 
 
-def _in_periods(
-    device: _Device, at: I64
-) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    if not len(device.start):
-        return np.ones(len(at), dtype=np.bool_)
-    k = np.searchsorted(device.start, at, side="right") - 1
-    inside: np.ndarray[tuple[int], np.dtype[np.bool_]] = (k >= 0) & (
-        at < device.end[np.maximum(k, 0)]
-    )
-    return inside
-
-
-def _top_kernels(device: _Device) -> tuple[TopKernel, ...]:
-    ops, names = device.trace.ops, device.trace.names
-    n = max(len(device.start), 1)
-    inside = _in_periods(device, ops.start_ns) & (ops.kind == KERNEL)
-    spent: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0, 0.0])
-    lasted = ops.end_ns - ops.start_ns
-    for name in np.unique(ops.name[ops.kind == KERNEL]).tolist():
-        mine = (ops.name == name) & (ops.kind == KERNEL)
-        row = spent[short_name(names[name])]
-        row[0] += float(lasted[mine & inside].sum())
-        row[1] += float((mine & inside).sum())
-        row[2] += float(lasted[mine].sum())
-    order = sorted(spent.items(), key=lambda kv: -kv[1][2])[:_TOP]
-    return tuple(
-        TopKernel(
-            name=name,
-            ms_per_step=ms(row[0] / n),
-            count_per_step=row[1] / n,
-            total_ms=ms(row[2]),
-        )
-        for name, row in order
-    )
-
-
-def _top_gaps(device: _Device, typical: float | None) -> tuple[TopGap, ...]:
-    gaps, ops, names = device.gaps, device.trace.ops, device.trace.names
-    n = max(len(device.start), 1)
-    inside = np.flatnonzero(_in_periods(device, gaps.start_ns))
-    pairs: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i in inside.tolist():
-        before = short_name(names[ops.name[gaps.before[i]]])
-        pairs[(before, short_name(names[ops.name[gaps.after[i]]]))].append(i)
-    lasted = gaps.end_ns - gaps.start_ns
-    order = sorted(pairs.items(), key=lambda kv: -int(lasted[kv[1]].sum()))[:_TOP]
-    found = []
-    for (before, after), index in order:
-        worst = index[int(np.argmax(lasted[index]))]
-        long = int(lasted[worst]) > 5_000
-        where = (int(gaps.start_ns[worst]), int(gaps.end_ns[worst]))
-        expected = None if typical is None else ms(typical * len(index) / n)
-        found.append(
-            TopGap(
-                before=before,
-                after=after,
-                count_per_step=len(index) / n,
-                us_mean=float(lasted[index].mean()) / 1000,
-                us_max=float(lasted[worst]) / 1000,
-                ms_per_step=ms(int(lasted[index].sum()) / n),
-                expected_ms_per_step=expected,
-                host=host_activity(device.trace, *where) if long else None,
-            )
-        )
-    return tuple(found)
-
-
-def _collectives(devices: list[_Device], matching: Matching | None) -> list[Collective]:
+def _collectives(devices: list[Device], matching: Matching | None) -> list[Collective]:
     if matching is None or matching.refused:
         return []
     n = max(min(len(d.steps) for d in devices), 1)
@@ -363,7 +249,7 @@ def _why(ranks: tuple[Rank, ...], worst: int) -> str:
 
 
 def _findings(
-    devices: list[_Device], ranks: tuple[Rank, ...], matching: Matching | None
+    devices: list[Device], ranks: tuple[Rank, ...], matching: Matching | None
 ) -> list[Finding]:
     found = []
     for device, rank in zip(devices, ranks, strict=True):

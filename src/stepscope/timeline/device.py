@@ -1,0 +1,62 @@
+"""One rank on its way to a record: trace, steps, gaps, defects, chosen periods."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.timeline.budget import Lanes, lanes
+from stepscope.timeline.columns import I64, Bool, Trace
+from stepscope.timeline.gaps import Gaps, find_gaps
+from stepscope.timeline.names import communication_mask
+from stepscope.timeline.quality import Defect, find_defects
+from stepscope.timeline.steps import Steps, find_steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """A rank and the periods that its budget is taken over.
+
+    ``kind`` is the kind of step that was chosen; ``start`` and ``end`` bound its
+    complete periods, int64[n] nanoseconds.
+    """
+
+    trace: Trace
+    steps: Steps
+    gaps: Gaps
+    defects: list[Defect]
+    lanes: Lanes | None
+    kind: str | None
+    start: I64
+    end: I64
+
+
+def read_device(trace: Trace) -> Device:
+    """Find steps, gaps and defects of one trace, and choose the periods to budget."""
+    gaps, steps = find_gaps(trace), find_steps(trace)
+    defects = find_defects(trace, gaps, steps)
+    whole = steps.period_ends > 0
+    counts = Counter(k for k, w in zip(steps.kinds, whole, strict=True) if w)
+    kind = next(
+        (k for k in ("decode", "step", "mixed", "prefill") if counts.get(k)), None
+    )
+    chosen = np.array([k == kind for k in steps.kinds], dtype=np.bool_) & whole
+    return Device(
+        trace=trace,
+        steps=steps,
+        gaps=gaps,
+        defects=defects,
+        lanes=lanes(trace, communication_mask(trace, trace.ops)),
+        kind=kind,
+        start=steps.first_ns[chosen],
+        end=steps.period_ends[chosen],
+    )
+
+
+def in_periods(device: Device, at: I64) -> Bool:
+    """Return which instants lie in a chosen period, all of them where there is none."""
+    if not len(device.start):
+        return np.ones(len(at), dtype=np.bool_)
+    k = np.searchsorted(device.start, at, side="right") - 1
+    inside: Bool = (k >= 0) & (at < device.end[np.maximum(k, 0)])
+    return inside
