@@ -54,7 +54,9 @@ def test_the_kernel_stamps_what_a_socket_receives() -> None:
     receiver, _ = listener.accept()
     receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     stamps = []
-    for _ in range(50):  # the kernel turns stamping on a little later
+    until = clock.now_ns() + 10_000_000_000
+    # The kernel turns stamping on a little later.
+    while len(stamps) < 20 and clock.now_ns() < until:
         before = clock.now_ns()
         sender.sendall(b"x")
         _, ancillary, _, _ = receiver.recvmsg(1, 64)
@@ -65,5 +67,5 @@ def test_the_kernel_stamps_what_a_socket_receives() -> None:
         sock.close()
     stamper.close()
     assert stamps
-    slack_ns = 200_000  # of the offset between both clocks
+    slack_ns = 1_000_000  # the offset's own error, when the reads were interrupted
     assert all(b - slack_ns <= at <= a + slack_ns for b, at, a in stamps)
