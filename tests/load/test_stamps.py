@@ -53,7 +53,7 @@ def test_the_kernel_stamps_what_a_socket_receives() -> None:
     sender = socket.create_connection(listener.getsockname())
     receiver, _ = listener.accept()
     receiver.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
-    stamps = []
+    stamps: list[tuple[int, int, int]] = []
     until = clock.now_ns() + 10_000_000_000
     # The kernel turns stamping on a little later.
     while len(stamps) < 20 and clock.now_ns() < until:
