@@ -25,6 +25,7 @@ from stepscope.analysis.records import Analysis, BootResult, CellResult
 from stepscope.findings import Finding
 from stepscope.physics.hardware import find_gpu
 from stepscope.run.run import Launch, Run
+from stepscope.run.serverlog import BootVerdict
 from stepscope.units import seconds
 
 
@@ -104,6 +105,19 @@ def _physics(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
     return of
 
 
+def _with_failure(verdict: BootVerdict, launch: Launch) -> BootVerdict:
+    """Let what the session saw speak where the log says nothing."""
+    if launch.ready or launch.failure is None or verdict.outcome != "unfinished":
+        return verdict
+    late = launch.failure.startswith("not ready after")
+    return msgspec.structs.replace(
+        verdict,
+        outcome="failed",
+        cause="ready-timeout" if late else "unknown",
+        why=f"The log does not say why. {launch.failure}",
+    )
+
+
 def _boot(launch: Launch) -> BootResult:
     took = None
     if launch.started_at_ns is not None and launch.ready_at_ns is not None:
@@ -116,7 +130,7 @@ def _boot(launch: Launch) -> BootResult:
         document = log_document(launch.log, exit_code=code)
         phases = tuple(msgspec.to_builtins(document.phases))
         ledger = msgspec.to_builtins(document.ledger)
-        verdict = msgspec.to_builtins(document.verdict)
+        verdict = msgspec.to_builtins(_with_failure(document.verdict, launch))
     return BootResult(
         launch=launch.name,
         ready=launch.ready,

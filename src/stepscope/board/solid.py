@@ -68,7 +68,7 @@ def not_solid(run: Run, analysis: Analysis) -> tuple[NotSolid, ...]:
     holed += [
         NotSolid(
             claim=f"every number of {cell.name}",
-            why=f"void: {', '.join(cell.void_reasons) or 'no reason recorded'}",
+            why=f"void: {', '.join(cell.void_reasons) or cell.status}",
             what_would_settle_it=" ".join(
                 SETTLES.get(r, "Repeat it.") for r in cell.void_reasons
             )

@@ -37,7 +37,7 @@ def _nothing(analysis: Analysis) -> str:
         return f"Nothing was measured: {failed[0].launch} did not boot ({cause})."
     void = [c for c in analysis.cells if not c.valid and not c.warm_up]
     if void:
-        reasons = sorted({r for c in void for r in c.void_reasons})
+        reasons = sorted({r for c in void for r in c.void_reasons or (c.status,)})
         return (
             f"No number stands: all {len(void)} cells are void ({', '.join(reasons)})."
         )

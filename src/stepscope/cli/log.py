@@ -13,6 +13,7 @@ from rich.table import Table
 from stepscope.analysis.boot.document import LogDocument, log_document
 from stepscope.analysis.boot.explain import ledger_rows
 from stepscope.errors import ArchiveError, RecipeError
+from stepscope.findings import Finding
 from stepscope.parse.serverlog import LogReader
 from stepscope.run.serverlog import BootVerdict, ServerLog
 
@@ -63,17 +64,19 @@ def read_log(file: Path, engine: str | None = None) -> ServerLog:
             str(file), "is a folder", "a server log", "Name the file inside it"
         )
     reader = LogReader(engine)
+    cut: list[Finding] = []
     try:
-        for piece in _pieces(file):
+        for piece in _pieces(file, cut):
             reader.feed(piece)
     except (OSError, zlib.error) as error:
         raise ArchiveError(
             str(file), f"cannot be read ({error})", "a log or a whole gzip file"
         ) from error
-    return reader.close()
+    parsed = reader.close()
+    return msgspec.structs.replace(parsed, findings=(*parsed.findings, *cut))
 
 
-def _pieces(file: Path) -> Iterator[bytes]:
+def _pieces(file: Path, cut: list[Finding]) -> Iterator[bytes]:
     with file.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -81,19 +84,32 @@ def _pieces(file: Path) -> Iterator[bytes]:
             while piece := raw.read(_PIECE):
                 yield piece
             return
-        yield from _unpacked(raw)
+        yield from _unpacked(raw, cut)
 
 
-def _unpacked(raw: BinaryIO) -> Iterator[bytes]:
+def _unpacked(raw: BinaryIO, cut: list[Finding]) -> Iterator[bytes]:
     """Unpack gzip members; a file that was cut gives all that lies before the cut."""
     unpacker = zlib.decompressobj(wbits=31)
+    begun = False
     while packed := raw.read(_PIECE >> 4):
         while packed:
             yield unpacker.decompress(packed, _PIECE)
+            begun = True
             packed = unpacker.unconsumed_tail
             if unpacker.eof:
                 packed = unpacker.unused_data.lstrip(b"\0")
                 unpacker = zlib.decompressobj(wbits=31)
+                begun = False
+    if begun:
+        cut.append(
+            Finding(
+                code="log-cut",
+                severity="warning",
+                message="the gzip file ends before its end: what the log says after"
+                " that point is unknown, a failure included",
+                hint="Fetch the whole file.",
+            )
+        )
 
 
 def print_log(console: Console, document: LogDocument) -> None:

@@ -5,8 +5,10 @@ and their exit code; anything else is a defect and says so.
 """
 
 import importlib
+import io
 import os
 import sys
+from pathlib import Path
 from typing import NoReturn
 
 import click
@@ -60,6 +62,7 @@ def cli() -> None:
 
 def entry() -> NoReturn:
     """Run the command line and exit with its code."""
+    _be_able_to_print()
     try:
         code = cli.main(standalone_mode=False)
     except RecipeError as error:
@@ -72,9 +75,23 @@ def entry() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         print("stepscope: interrupted", file=sys.stderr)
         sys.exit(130)
+    except SystemExit as leaving:
+        # rich leaves with 1 when a pager closes early; 1 means "worse" here.
+        sys.exit(0 if leaving.code == 1 and _stdout_is_gone() else leaving.code)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
+    except RecursionError:
+        found = "it is nested too deeply to be read; expected the form of its kind."
+        print(f"input: {found}", file=sys.stderr)
+        sys.exit(4)
+    except OSError as error:
+        if os.environ.get("STEPSCOPE_DEBUG") == "1":
+            raise
+        where = error.filename or "output"
+        print(f"{where}: {error.strerror or error}.", file=sys.stderr)
+        _forget_stdout()
+        sys.exit(3)
     except Exception as error:  # the last line of defence: one line, no traceback
         if os.environ.get("STEPSCOPE_DEBUG") == "1":
             raise
@@ -85,6 +102,24 @@ def entry() -> NoReturn:
         )
         sys.exit(3)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _be_able_to_print() -> None:
+    """Print what the terminal can show of any text, and survive a closed stdout."""
+    if sys.stdout is None:
+        sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  # for good
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def _stdout_is_gone() -> bool:
+    return os.path.samestat(os.fstat(1), Path(os.devnull).stat())
+
+
+def _forget_stdout() -> None:
+    """Keep the interpreter from failing once more on what it could not write."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _fail(error: StepscopeError, lines: tuple[str, ...]) -> NoReturn:

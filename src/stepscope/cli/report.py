@@ -94,6 +94,14 @@ def _default(run: Path, name: str) -> Path:
     return Path(f"{name}.html")
 
 
+def _is_ours(path: Path, mark: bytes) -> bool:
+    """Tell whether a report wrote a file; a device or a folder is never ours."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as stream:
+        return mark in stream.read(4096)
+
+
 def _refuse_foreign(page: Path, wanted: tuple[str, ...]) -> None:
     """Refuse to overwrite a file that no report wrote, and a folder that is none."""
     if not page.parent.is_dir():
@@ -105,7 +113,7 @@ def _refuse_foreign(page: Path, wanted: tuple[str, ...]) -> None:
         )
     for kind, mark in _OURS.items():
         path = page if kind == "html" else page.with_suffix(f".{kind}")
-        if kind in wanted and path.exists() and mark not in path.read_bytes()[:4096]:
+        if kind in wanted and path.exists() and not _is_ours(path, mark):
             raise RecipeError(
                 str(path),
                 "a file that stepscope did not write is in the way",

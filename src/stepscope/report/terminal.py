@@ -39,7 +39,7 @@ def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) 
         console.print(_cells(analysis.cells))
     for cell in analysis.cells:
         if not cell.valid:
-            reasons = ", ".join(cell.void_reasons) or "no reason recorded"
+            reasons = ", ".join(cell.void_reasons) or cell.status
             console.print(Text(f"{cell.name} is void: {reasons}", style="dim"))
     _findings(console, findings(run, analysis))
     _next(console, analysis, board)

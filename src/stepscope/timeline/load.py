@@ -20,6 +20,8 @@ def load_trace(path: Path) -> list[Trace]:
         RecipeError: The path does not exist or is no file.
         ArchiveError: It is damaged, or of an unknown form.
     """
+    if path.is_dir():
+        raise RecipeError(str(path), "is a folder", "expected a trace", "Name its file")
     if not path.is_file():
         raise RecipeError(str(path), "no such file", "expected a trace")
     with path.open("rb") as stream:

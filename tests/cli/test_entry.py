@@ -1,0 +1,59 @@
+"""What every command owes its caller: one line, the right code, whatever breaks."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+SHARED = Path(__file__).parents[2].parent / "shared" / "data"
+STEPSCOPE = [sys.executable, "-m", "stepscope"]
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [*STEPSCOPE, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+def test_a_full_output_is_one_line_and_no_defect() -> None:
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(
+            [*STEPSCOPE, "doctor", "--json"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert found.returncode == 3
+    assert found.stderr.count("\n") == 1
+    assert "defect" not in found.stderr
+
+
+def test_a_reader_that_leaves_early_is_no_failure() -> None:
+    log = SHARED / "h200x1-qwen3moe-baseline" / "server.log.gz"
+    line = f'{sys.executable} -m stepscope log "{log}" | head -1 >/dev/null'
+    shell = f"set -o pipefail; {line}"
+    assert subprocess.run(["bash", "-c", shell], check=False).returncode == 0
+
+
+def test_input_nested_too_deeply_is_damaged_input(tmp_path: Path) -> None:
+    path = tmp_path / "deep.json"
+    path.write_text("[" * 100_000)
+    found = run("analyze", str(path))
+    assert found.returncode == 4
+    assert found.stderr.count("\n") == 1
+
+
+def test_a_log_that_was_cut_says_so(tmp_path: Path) -> None:
+    whole = (SHARED / "h200x1-boot-no-kv-memory" / "server.log").read_bytes()
+    path = tmp_path / "l.gz"
+    path.write_bytes(gzip.compress(whole)[:-200])
+    document = json.loads(run("log", "--json", str(path)).stdout)
+    assert "log-cut" in {finding["code"] for finding in document["findings"]}
+
+
+def test_a_folder_is_no_trace(tmp_path: Path) -> None:
+    found = run("trace", str(tmp_path))
+    assert found.returncode == 2
+    assert "is a folder" in found.stderr
