@@ -46,3 +46,8 @@ def test_the_length_that_fits_is_the_one_that_booted() -> None:
         "lower",
         18896,
     )
+
+
+def test_a_kill_with_an_empty_log_is_not_called_a_full_host() -> None:
+    found = diagnose(parse_log(b"", None), exit_code=-9)
+    assert (found.outcome, found.cause) == ("failed", "unknown")
