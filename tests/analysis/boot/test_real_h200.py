@@ -51,3 +51,14 @@ def test_the_length_that_fits_is_the_one_that_booted() -> None:
 def test_a_kill_with_an_empty_log_is_not_called_a_full_host() -> None:
     found = diagnose(parse_log(b"", None), exit_code=-9)
     assert (found.outcome, found.cause) == ("failed", "unknown")
+
+
+def test_a_device_of_no_size_divides_nothing() -> None:
+    line = (
+        b"(EngineCore pid=10) ERROR 11-30 07:00:00 [core.py:100] ValueError:"
+        b" Free memory on device cuda:0 (0.0/0.0 GiB) on startup is less than desired"
+        b" GPU memory utilization (0.0, 0.0 GiB). Decrease GPU memory utilization or"
+        b" reduce GPU memory used by other processes.\n"
+    )
+    found = diagnose(parse_log(line, "vllm"), exit_code=1)
+    assert found.cause == "free-memory-below-request"

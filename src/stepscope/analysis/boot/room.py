@@ -111,7 +111,7 @@ def lower_bound(
 ) -> Bound | None:
     """The fraction that leaves ``freed_gib`` more of the device outside the cache."""
     share, device = utilization(log), device_gib(log, failure)
-    if share is None or device is None or device <= 0:
+    if share is None or not device or device <= 0:
         return None
     exact = share - freed_gib / device
     value = floor_to(exact, step)

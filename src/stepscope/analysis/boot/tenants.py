@@ -16,7 +16,7 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
     free, total = numbers.get("free_gib"), numbers.get("total_gib")
     wanted, share = numbers.get("requested_gib"), numbers.get("utilization")
     name = flag(log, "share")
-    if free is None or total is None:
+    if free is None or not total:
         advice = Advice(why="Part of the GPU was not free at the start.")
         advice.fix("other process on the GPU", "remove", None, "free the GPU first")
         return advice
