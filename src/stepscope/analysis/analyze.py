@@ -51,7 +51,7 @@ def analyze(run: Run) -> Analysis:
     models, poor = step_models(
         results,
         max(run.layout.dp, 1),
-        _physics(run, bytes_of),
+        physics_of(run, bytes_of),
         contaminated | in_decode,
     )
     order = list(dict.fromkeys(c.configuration for c in run.cells))
@@ -82,7 +82,7 @@ def _from_logs(run: Run) -> list[Finding]:
     ]
 
 
-def _physics(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
+def physics_of(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
     """Return bytes by cells for a mixture of experts; a dense model's grow in a line.
 
     Without coverage the bytes are a constant and a line in the batch, which toll and

@@ -122,7 +122,7 @@ class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Step time over sequences per rank, for one configuration of one session.
 
     ``step_source`` says which step time: ``engine step``, ``server TPOT`` or
-    ``client TPOT``; one for all points.
+    ``client TPOT``; one for all points. ``cells`` names the cell of each point.
 
     Level, slope, knee and asymptote are four numbers with their 95 % intervals; the
     asymptote (level - slope x knee) is not a cost anything ever pays.
@@ -147,6 +147,7 @@ class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rejected: tuple[str, ...] = ()
     session: str | None = None
     step_source: str | None = None
+    cells: tuple[str, ...] = ()
 
 
 class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

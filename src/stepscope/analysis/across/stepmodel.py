@@ -89,11 +89,13 @@ def step_models(
         )
         findings += found
         if model is not None:
-            models.append(msgspec.structs.replace(model, session=session))
+            names = tuple(c.name for c in used)
+            models.append(msgspec.structs.replace(model, session=session, cells=names))
     return tuple(models), findings
 
 
-def _points(cells: Sequence[CellResult], source: str, dp: int) -> Points:
+def points_of(cells: Sequence[CellResult], source: str, dp: int) -> Points:
+    """Return step time over observed sequences per rank; cells without it left out."""
     known = [
         (c, took) for c in cells if (took := SOURCES[source](c)) is not None and took
     ]
@@ -113,7 +115,7 @@ def _model(
     configuration: str, cells: Sequence[CellResult], dp: int, physics: Bytes | None
 ) -> tuple[StepModel | None, list[Finding]]:
     source = step_source(cells)
-    points = _points(cells, source, dp)
+    points = points_of(cells, source, dp)
     if points.sizes.size < 3:
         return None, [
             Finding(
@@ -124,7 +126,7 @@ def _model(
                 hint="Measure more concurrencies of this configuration.",
             )
         ]
-    chosen = _choose(points, physics)
+    chosen = best_curve(points, physics)
     residual = 100 * float(np.sqrt(chosen.sse / points.n))
     if chosen.kind == "constant" and residual > _CONSTANT_PCT:
         return None, [
@@ -152,7 +154,8 @@ def _model(
     return _record(configuration, source, points, chosen), found
 
 
-def _choose(points: Points, physics: Bytes | None) -> Curve:
+def best_curve(points: Points, physics: Bytes | None) -> Curve:
+    """Return the shape that the points support best, with the reasons for it."""
     simple = plain(points)
     if physics is None:
         return simple
