@@ -31,11 +31,13 @@ class CellTelemetry(
     """Means over the telemetry window. ``*_range`` is what the clock offset leaves.
 
     ``util_spread_points`` is the spread of the mean utilization over GPUs; it says
-    nothing about imbalance, since a rank that waits in a collective is busy.
+    nothing about imbalance, since a rank that waits in a collective is busy. Means
+    that a source published over another window are ranges only, and nobody knows how
+    many of their samples lie in the window.
     """
 
-    n_samples_total: int
-    n_samples_in_window: int
+    n_samples_total: int | None
+    n_samples_in_window: int | None
     window_s: float
     util_pct: float | None = None
     util_pct_range: tuple[float, float] | None = None

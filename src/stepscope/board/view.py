@@ -51,7 +51,7 @@ class CellView:
     def telemetry(self) -> CellTelemetry | None:
         """Telemetry of the window when it holds enough samples to be read."""
         telemetry = self.result.telemetry if self.result is not None else None
-        if telemetry is None or telemetry.n_samples_in_window < MIN_SAMPLES:
+        if telemetry is None or (telemetry.n_samples_in_window or 0) < MIN_SAMPLES:
             return None
         return telemetry
 

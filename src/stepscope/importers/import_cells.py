@@ -16,10 +16,11 @@ from stepscope.importers.results import (
     read_results,
     result_findings,
 )
-from stepscope.importers.spec import CellTable
+from stepscope.importers.spec import CellTable, SummaryTable
 from stepscope.parse.prometheus import parse_metrics
 from stepscope.parse.vllm_bench import BenchResult
-from stepscope.run.run import Cell
+from stepscope.recipe.records import Workload
+from stepscope.run.run import Cell, Summary
 from stepscope.run.samples import MetricsSnapshot
 from stepscope.units import NS_PER_S
 
@@ -57,22 +58,19 @@ def _cell(reading: Reading, number: int, table: CellTable, launch: str) -> Cell:
         raise RecipeError(
             f"{reading.path}: {key}.format", repr(table.format), " or ".join(FORMATS)
         )
-    if not table.results:
-        raise RecipeError(f"{reading.path}: {key}.results", "is empty", "a file")
-    results: list[BenchResult] = []
-    for name in table.results:
-        results += read_results(reading.file(name, f"{key}.results"))
-    source = reading.path.parent / table.results[0]
-    cell = cell_of(
-        table.name, table.configuration, launch, results, source, source=table.format
-    )
-    reading.findings += result_findings(table.name, results[0])
+    if bool(table.results) == (table.summary is not None):
+        raise RecipeError(
+            f"{reading.path}: {key}",
+            "has results and a summary" if table.results else "has no results",
+            "results, a list of files, or a table [cell.summary]",
+        )
+    cell = _read(reading, table, launch, key)
     started, ended = table.command_started_at, table.command_ended_at
     if started is not None and ended is not None and ended < started:
         raise RecipeError(
             f"{reading.path}: {key}.command_ended_at", "lies before command_started_at"
         )
-    if started is None or ended is None:
+    if table.summary is None and (started is None or ended is None):
         reading.findings.append(_unstamped(table.name))
     asked = {
         name: value
@@ -86,8 +84,52 @@ def _cell(reading: Reading, number: int, table: CellTable, launch: str) -> Cell:
         cell,
         workload=msgspec.structs.replace(cell.workload, **asked),
         warm_up=table.warm_up,
+        telemetry_means=table.telemetry,
         started_at_ns=_unix_ns(started),
         ended_at_ns=_unix_ns(ended),
+    )
+
+
+def _read(reading: Reading, table: CellTable, launch: str, key: str) -> Cell:
+    if table.summary is not None:
+        return _published(reading, table, table.summary, launch)
+    results: list[BenchResult] = []
+    for name in table.results:
+        results += read_results(reading.file(name, f"{key}.results"))
+    source = reading.path.parent / table.results[0]
+    reading.findings += result_findings(table.name, results[0])
+    return cell_of(
+        table.name, table.configuration, launch, results, source, source=table.format
+    )
+
+
+def _published(
+    reading: Reading, table: CellTable, summary: SummaryTable, launch: str
+) -> Cell:
+    """Return a cell of which only published figures are known."""
+    named = {"ttft_ms", "tpot_ms", "itl_ms", "e2el_ms"}
+    known = {name: getattr(summary, name) for name in sorted(named)}
+    per_request = table.input_tokens
+    return Cell(
+        name=table.name,
+        configuration=table.configuration,
+        launch=launch,
+        workload=Workload(
+            concurrency=table.concurrency,
+            n_prompts=table.n_prompts or summary.n_completed + summary.n_failed,
+        ),
+        summary=Summary(
+            n_completed=summary.n_completed,
+            n_failed=summary.n_failed,
+            duration_s=summary.duration_s,
+            input_tokens=None
+            if per_request is None
+            else per_request * summary.n_completed,
+            output_tokens=summary.output_tokens,
+            stats={name: dict(figures) for name, figures in known.items() if figures},
+        ),
+        source="published",
+        raw_path=str(reading.path.resolve()),
     )
 
 

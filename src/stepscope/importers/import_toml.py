@@ -138,6 +138,7 @@ def _run(
             for number, table in enumerate(reading.spec.trace)
         ),
         findings=tuple(reading.findings),
+        claims=reading.spec.claim,
     )
 
 

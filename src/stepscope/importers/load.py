@@ -1,7 +1,10 @@
 """Any foreign result to a run: looks at what a path holds and calls its reader."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+
+import msgspec
 
 from stepscope.errors import ArchiveError, RecipeError
 from stepscope.importers.bare import is_sweep, read_files, read_sweep
@@ -11,6 +14,7 @@ from stepscope.importers.foreign import Foreign
 from stepscope.importers.import_toml import read_import
 from stepscope.importers.merge import merged
 from stepscope.importers.results import is_result, refuse_known
+from stepscope.importers.spec import read_spec
 from stepscope.run.run import Run
 
 _READS = (
@@ -49,10 +53,10 @@ def _read(path: Path) -> Foreign:
     existing(path)
     if path.is_file():
         if path.suffix == ".toml":
-            return read_import(path)
+            return _imported(path)
         return read_files([path], path.parent)
     if (path / "import.toml").is_file():
-        return read_import(path / "import.toml")
+        return _imported(path / "import.toml")
     if is_sweep(path):
         return read_sweep(path)
     if is_boot(path):
@@ -69,3 +73,20 @@ def _read(path: Path) -> Foreign:
         _READS,
         "Check the path",
     )
+
+
+def _imported(path: Path) -> Foreign:
+    """Read an ``import.toml`` and those that it includes, as one run of its name."""
+    first = read_import(path)
+    names = read_spec(path).include
+    if not names:
+        return first
+    parts = [first]
+    for number, name in enumerate(names):
+        key = f"{path}: include[{number}]"
+        other = existing(path.parent / name, key)
+        if read_spec(other).include:
+            raise RecipeError(key, f"{name} includes others", "one level of includes")
+        parts.append(read_import(other))
+    whole = merged(parts)
+    return replace(whole, run=msgspec.structs.replace(whole.run, id=first.run.id))

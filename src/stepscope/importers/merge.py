@@ -57,6 +57,7 @@ def merged(foreigns: Sequence[Foreign]) -> Foreign:
         samples=_all_samples([r.samples for r in runs]),
         traces=tuple(x for part in parts for x in part.run.traces),
         findings=tuple(x for part in parts for x in part.run.findings),
+        claims=tuple(x for part in parts for x in part.run.claims),
     )
     return Foreign(
         run=run,

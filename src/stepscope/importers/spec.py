@@ -15,6 +15,7 @@ import msgspec
 
 from stepscope.errors import RecipeError
 from stepscope.importers.files import damaged
+from stepscope.run.published import Claim, TelemetryMeans
 
 
 class RunTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -52,12 +53,35 @@ class TelemetryTable(
     utc_offset_minutes: int | None = None
 
 
+class SummaryTable(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """``[cell.summary]``: figures of a cell as they were published, without a file.
+
+    Latencies map ``mean``, ``median``, ``p90`` and so on to milliseconds.
+    """
+
+    n_completed: int
+    n_failed: int = 0
+    duration_s: float | None = None
+    output_tokens: int | None = None
+    ttft_ms: dict[str, float] = {}
+    tpot_ms: dict[str, float] = {}
+    itl_ms: dict[str, float] = {}
+    e2el_ms: dict[str, float] = {}
+
+
 class CellTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[[cell]]``: one client command. Stamps are Unix seconds of the command."""
+    """``[[cell]]``: one client command. Stamps are Unix seconds of the command.
+
+    Either ``results`` names its files or ``summary`` holds its figures.
+    """
 
     name: str
     configuration: str
-    results: tuple[str, ...]
+    results: tuple[str, ...] = ()
+    summary: SummaryTable | None = None
+    telemetry: TelemetryMeans | None = None
     format: str = "vllm-bench"
     concurrency: int | None = None
     n_prompts: int | None = None
@@ -81,13 +105,18 @@ class TraceTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ImportSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole ``import.toml``."""
+    """A whole ``import.toml``: one server start.
+
+    ``include`` names further ones, which become launches of the same run.
+    """
 
     run: RunTable
     log: LogTable | None = None
     telemetry: TelemetryTable | None = None
     cell: tuple[CellTable, ...] = ()
     trace: tuple[TraceTable, ...] = ()
+    claim: tuple[Claim, ...] = ()
+    include: tuple[str, ...] = ()
 
 
 def read_spec(path: Path) -> ImportSpec:

@@ -7,9 +7,11 @@ import msgspec
 from stepscope.findings import Finding
 from stepscope.recipe.records import Cost, Layout, Workload
 from stepscope.run.client import ClientHealth
+from stepscope.run.published import Claim, TelemetryMeans
 from stepscope.run.requests import Request
 from stepscope.run.samples import MetricsSnapshot, Samples
 from stepscope.run.serverlog import ServerLog
+from stepscope.run.settling import WarmUpVerdict
 
 CellStatus = Literal["done", "failed", "interrupted"]
 
@@ -46,13 +48,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Summary(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Figures of a foreign result that holds no single requests.
 
-    ``stats`` maps ``ttft_ms``, ``tpot_ms``, ``itl_ms`` and ``e2el_ms`` to
+    ``duration_s`` is None where a source gives latencies alone. ``stats`` maps
+    ``ttft_ms``, ``tpot_ms``, ``itl_ms`` and ``e2el_ms`` to
     ``mean``, ``median``, ``std`` and percentiles such as ``p99``, all milliseconds.
     """
 
     n_completed: int
     n_failed: int
-    duration_s: float
+    duration_s: float | None
     input_tokens: int | None
     output_tokens: int | None
     stats: dict[str, dict[str, float]] = {}
@@ -78,6 +81,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         clock_slack_ns: How much earlier than written all its request instants may
             lie on the timeline (imports); 0 when clocks are shared.
         client: The client's own health; None for foreign clients.
+        telemetry_means: What a source published instead of samples.
         source: ``stepscope`` or the foreign format.
         raw_path: Raw file inside the run directory, or the imported path.
         failure: Why the cell failed; None otherwise.
@@ -98,9 +102,28 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     ended_at_ns: int | None = None
     clock_slack_ns: int = 0
     client: ClientHealth | None = None
+    telemetry_means: TelemetryMeans | None = None
     source: str = "stepscope"
     raw_path: str | None = None
     failure: str | None = None
+
+
+class AppliedFix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A flag that was changed because a boot without the change failed.
+
+    Attributes:
+        flag: Long name without dashes, as in ``Configuration.flags``.
+        before: What the recipe gave; None: the engine's default.
+        value: What the launch was started with.
+        cause: Why the boot failed, a code of the boot verdict.
+        failed_launch: The launch whose log named the value.
+    """
+
+    flag: str
+    before: str | int | float | bool | None
+    value: int | float
+    cause: str
+    failed_launch: str
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +132,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``ready`` is False for a boot that failed; ``exit_code`` is negative for a signal.
     ``log_path`` is relative to the run directory. ``log_offset_ns`` turns the log's own
     clock (``LogEvent.at_s``) into instants of the timeline; None: to be found from
-    ``started_at_ns`` and ``stopped_at_ns``.
+    ``started_at_ns`` and ``stopped_at_ns``. ``retry_of`` names the failed launch that
+    this one repeats; ``applied_fixes`` are flags in which its command differs from its
+    configuration's.
     """
 
     name: str
@@ -129,6 +154,9 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log: ServerLog | None = None
     log_offset_ns: int | None = None
     probe: dict[str, str | int | float | bool | None] = {}
+    warm_up: WarmUpVerdict | None = None
+    retry_of: str | None = None
+    applied_fixes: tuple[AppliedFix, ...] = ()
 
 
 class TraceRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -145,7 +173,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """All cells of one invocation.
 
     ``model_config`` is the text of the model's config.json; ``recipe_text`` the TOML
-    as it was given. ``complete`` is False when the run was cut short.
+    as it was given. ``complete`` is False when the run was cut short. ``claims`` are
+    what the source of an import says of it.
     """
 
     id: str
@@ -167,4 +196,5 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     samples: Samples = Samples()
     traces: tuple[TraceRef, ...] = ()
     findings: tuple[Finding, ...] = ()
+    claims: tuple[Claim, ...] = ()
     complete: bool = True

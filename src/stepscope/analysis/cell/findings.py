@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from stepscope.analysis.cell import beside_rules, loop_rules, records_rules
+from stepscope.analysis.cell import beside_rules, loop_rules, published, records_rules
 from stepscope.analysis.cell.measured import Measured
 from stepscope.findings import Finding
 
@@ -22,6 +22,8 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     beside_rules.server,
     beside_rules.log,
     beside_rules.telemetry,
+    published.window_of_means,
+    published.prefill_in_tpot,
     records_rules.few,
 )
 

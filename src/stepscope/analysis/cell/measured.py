@@ -81,7 +81,7 @@ def summary_in_flight(summary: Summary) -> float | None:
     It is an occupancy, not a check of Little's law.
     """
     e2el = summary_e2el_ms(summary)
-    if e2el is None or summary.duration_s <= 0:
+    if e2el is None or not summary.duration_s:
         return None
     return summary.n_completed * e2el / 1e3 / summary.duration_s
 

@@ -16,6 +16,7 @@ from stepscope.analysis.cell.measured import (
     summary_e2el_ms,
     summary_in_flight,
 )
+from stepscope.analysis.cell.published import published_telemetry
 from stepscope.analysis.cell.telemetry import cell_telemetry
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.analysis.records import CellResult, CellTelemetry, Stats
@@ -208,7 +209,7 @@ def _from_summary(
         decode_efficiency_residual=None,
         chunks_per_token=None,
         **_server_side(m),
-        telemetry=None,
+        telemetry=published_telemetry(cell.telemetry_means, took),
         mean_in_flight=held,
         usd_per_million_output_tokens=_usd(rate, cost),
     )
