@@ -6,6 +6,7 @@ import msgspec
 
 from stepscope.errors import RecipeError
 from stepscope.recipe.records import (
+    Capture,
     CellPlan,
     Configuration,
     LaunchPlan,
@@ -16,19 +17,25 @@ from stepscope.recipe.records import (
 
 #: Seeds of measured cells begin here, above those of warm-ups.
 _REPEAT_SEEDS = 1_000_000
+#: Above every repeat that a recipe can ask for (100 launches of 100 repeats).
+_TRACE_REPEAT = 10_001
 
 
 def expand(recipe: Recipe) -> Plan:
     """Return the launches and cells of a recipe.
 
     With several launches the configurations take turns, there and back (A B, B A),
-    so that a slow drift of the machine falls on all of them alike.
+    so that a slow drift of the machine falls on all of them alike. Launches for traces
+    come last: nothing that is measured shares a server with a profiler.
     """
     launches: list[LaunchPlan] = []
     for i in range(recipe.n_launches):
         there = i % 2 == 0
         order = recipe.configurations if there else recipe.configurations[::-1]
         launches += [_launch(recipe, c, i) for c in order]
+    launches += [
+        _trace_launch(recipe, c) for c in recipe.configurations if _traced(recipe, c)
+    ]
     return Plan(recipe=recipe, launches=tuple(launches))
 
 
@@ -48,9 +55,11 @@ def select(plan: Plan, only: str) -> Plan:
             continue
         chosen = {c.name for c in launch.cells if fnmatch.fnmatchcase(c.name, only)}
         if chosen:
-            measured = any(c.name in chosen and not c.warm_up for c in launch.cells)
+            wanted = any(c.name in chosen and c.wanted for c in launch.cells)
             cells = tuple(
-                c for c in launch.cells if c.name in chosen or (measured and c.warm_up)
+                c
+                for c in launch.cells
+                if c.name in chosen or (wanted and c.warm_up and not c.wanted)
             )
             kept.append(msgspec.structs.replace(launch, cells=cells))
     if not kept:
@@ -101,6 +110,49 @@ def _launch(recipe: Recipe, configuration: Configuration, i: int) -> LaunchPlan:
     return LaunchPlan(name=name, configuration=configuration, cells=tuple(cells))
 
 
+def _traced(recipe: Recipe, configuration: Configuration) -> bool:
+    asked = recipe.tracing
+    return asked is not None and (
+        not asked.configurations or configuration.name in asked.configurations
+    )
+
+
+def _trace_launch(recipe: Recipe, configuration: Configuration) -> LaunchPlan:
+    """Return the launch on which a configuration is traced.
+
+    The same loads come untraced first: a profiler that ran once may stay attached.
+    """
+    assert recipe.tracing is not None
+    name = f"{configuration.name}-trace-l0"
+    cells = _warm_ups(recipe, configuration, name, recipe.n_launches)
+    captures: tuple[tuple[Capture, str], ...] = (
+        ("untraced", "untraced"),
+        ("traced", "trace"),
+    )
+    for number, (capture, ending) in enumerate(captures):
+        for concurrency in recipe.tracing.concurrency:
+            workload = _workload(
+                recipe,
+                concurrency,
+                n_prompts=recipe.sweep.n_prompts or recipe.sweep.waves * concurrency,
+                seed=(_TRACE_REPEAT + number) * _REPEAT_SEEDS + concurrency,
+            )
+            cells.append(
+                CellPlan(
+                    name=f"{configuration.name}-c{concurrency}-{ending}",
+                    configuration=configuration.name,
+                    launch=name,
+                    workload=workload,
+                    repeat=0,
+                    warm_up=True,
+                    capture=capture,
+                )
+            )
+    return LaunchPlan(
+        name=name, configuration=configuration, cells=tuple(cells), traced=True
+    )
+
+
 def _warm_ups(
     recipe: Recipe, configuration: Configuration, launch: str, i: int
 ) -> list[CellPlan]:
@@ -115,7 +167,10 @@ def _warm_ups(
             repeat=block,
             warm_up=True,
         )
-        for block in range(i * warm_up.blocks, (i + 1) * warm_up.blocks)
+        # Blocks that are added until it has settled number on from these.
+        for block in range(
+            i * warm_up.most_blocks, i * warm_up.most_blocks + warm_up.blocks
+        )
     ]
 
 

@@ -7,9 +7,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stepscope.errors import RecipeError
+from stepscope.recipe.capture import check_capture, read_capture
 from stepscope.recipe.configurations import NAME, read_configurations
 from stepscope.recipe.problems import Problems, holds_secret, shown
 from stepscope.recipe.records import (
+    Boot,
     Configuration,
     Cost,
     Probe,
@@ -26,7 +28,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Keys that mean something only where stepscope boots the server.
 _BOOTS = (
     "executable", "host", "port", "n_launches", "readiness_timeout_s", "baseline",
-    "patch", "capture",
+    "patch", "capture", "boot",
 )  # fmt: skip
 
 
@@ -51,7 +53,9 @@ def load_recipe(text: str, where: str) -> Recipe:
     configurations = read_configurations(problems, data)
     _needs(problems, data)
     _workload_fits(problems, data, concurrency)
+    _warm_up_fits(problems, data)
     check_context(problems, data, configurations)
+    check_capture(problems, data, concurrency, configurations)
     problems.raise_if_any()
     return _recipe(data, concurrency, configurations)
 
@@ -115,10 +119,6 @@ def _needs(problems: Problems, data: Mapping[str, Any]) -> None:
     if engine in ("vllm", "sglang", "llamacpp", "url") and "model" not in data:
         expected = f"engine {engine} needs the model's name or path"
         problems.add("model", "missing", expected)
-    if "iteration-details" in _list(data.get("capture")) and engine != "vllm":
-        problems.add("capture", "iteration-details", "only vllm can log them")
-    if "trace" in _list(data.get("capture")) and engine != "vllm":
-        problems.add("capture", "trace", "only vllm can be told where to write it")
     if engine == "embedded" and "executable" in data:
         problems.add(
             "executable", "the embedded engine brings its own", "", "Remove it"
@@ -149,10 +149,6 @@ def _secrets(problems: Problems, data: Mapping[str, Any]) -> None:
         problems.add("executable", "it holds a secret", "expected none in a recipe")
 
 
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
-
-
 def _workload_fits(
     problems: Problems,
     data: Mapping[str, Any],
@@ -176,6 +172,17 @@ def _workload_fits(
         problems.add("workload.waves", found, f"expected at most {MOST} requests")
 
 
+def _warm_up_fits(problems: Problems, data: Mapping[str, Any]) -> None:
+    warm_up = data.get("warm_up")
+    if not isinstance(warm_up, dict):
+        return
+    least, most = warm_up.get("blocks", WarmUp().blocks), warm_up.get("max_blocks")
+    if isinstance(least, int) and isinstance(most, int) and most < least:
+        do = "Raise it, or lower blocks"
+        expected = f"expected at least the {least} of warm_up.blocks"
+        problems.add("warm_up.max_blocks", f"{most}", expected, do)
+
+
 def _recipe(
     data: Mapping[str, Any],
     concurrency: tuple[tuple[int, int], ...],
@@ -185,7 +192,7 @@ def _recipe(
     given = {k: v for k, v in data.items() if k not in TABLES and k != "patch"}
     command = given.pop("executable", None)
     words = (command,) if isinstance(command, str) else command and tuple(command)
-    capture = tuple(given.pop("capture", ()))
+    capture, tracing = read_capture(data, concurrency)
     workload = dict(data["workload"])
     workload.pop("concurrency")
     timeouts = {
@@ -203,10 +210,12 @@ def _recipe(
         sweep=Sweep(concurrency=concurrency, **_floats(workload, "temperature")),
         warm_up=WarmUp(**data.get("warm_up", {})),
         telemetry=Telemetry(**_floats(data.get("telemetry", {}), "_s")),
+        boot=Boot(**data.get("boot", {})),
         cost=Cost(**_floats(data["cost"], "_hour", "_gib")) if "cost" in data else None,
         server=Probe(**server) if server else None,
         executable=words,
         capture=capture,
+        tracing=tracing,
         **_floats({**given, **timeouts}, "_s"),
     )
 

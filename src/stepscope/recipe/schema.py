@@ -48,6 +48,18 @@ def is_positive_int(value: object) -> str | None:
     return None if _whole(value, 1, MOST) else f"a whole number from 1 to {MOST}"
 
 
+def is_positive_int_list(value: object) -> str | None:
+    """Accept a non-empty list of whole numbers from 1 to ``MOST``."""
+    if isinstance(value, list) and value and all(_whole(v, 1, MOST) for v in value):
+        return None
+    return f"a list of whole numbers from 1 to {MOST}"
+
+
+def is_steps(value: object) -> str | None:
+    """Accept a number of decode steps whose trace can still be read."""
+    return None if _whole(value, 1, 2000) else "a whole number from 1 to 2000"
+
+
 def is_count(value: object) -> str | None:
     """Accept a whole number from 0 to ``MOST``."""
     return None if _whole(value, 0, MOST) else f"a whole number from 0 to {MOST}"
@@ -56,6 +68,11 @@ def is_count(value: object) -> str | None:
 def is_few(value: object) -> str | None:
     """Accept a whole number from 1 to 100."""
     return None if _whole(value, 1, 100) else "a whole number from 1 to 100"
+
+
+def is_retries(value: object) -> str | None:
+    """Accept a whole number from 0 to 5."""
+    return None if _whole(value, 0, 5) else "a whole number from 0 to 5"
 
 
 def is_blocks(value: object) -> str | None:
@@ -186,6 +203,13 @@ class Key:
     required: bool = False
 
 
+def is_capture(value: object) -> str | None:
+    """Accept a table, or a list of what to capture."""
+    if isinstance(value, dict) or some_of(*CAPTURES)(value) is None:
+        return None
+    return f"a table, or a list of {', '.join(CAPTURES)}"
+
+
 ENGINES = ("vllm", "sglang", "llamacpp", "url", "embedded")
 CAPTURES = ("trace", "iteration-details")
 
@@ -201,7 +225,7 @@ TOP: dict[str, Key] = {
     "port": Key(is_port),
     "n_launches": Key(is_few),
     "readiness_timeout_s": Key(is_seconds),
-    "capture": Key(some_of(*CAPTURES)),
+    "capture": Key(is_capture),
     "api_key_env": Key(is_text),
     "server": Key(is_table),
     "baseline": Key(is_table),
@@ -209,6 +233,7 @@ TOP: dict[str, Key] = {
     "workload": Key(is_table, required=True),
     "warm_up": Key(is_table),
     "telemetry": Key(is_table),
+    "boot": Key(is_table),
     "cost": Key(is_table),
 }
 
@@ -243,10 +268,23 @@ TABLES: dict[str, dict[str, Key]] = {
         "request_timeout_s": Key(is_seconds),
         "stall_timeout_s": Key(is_seconds),
     },
-    "warm_up": {"concurrency": Key(is_positive_int), "blocks": Key(is_blocks)},
+    "warm_up": {
+        "concurrency": Key(is_positive_int),
+        "blocks": Key(is_blocks),
+        "max_blocks": Key(is_blocks),
+    },
+    "boot": {"retry": Key(is_retries)},
     "telemetry": {
         "interval_s": Key(is_interval),
         "metrics_interval_s": Key(is_interval),
+    },
+    "capture": {
+        "iteration_details": Key(is_flag),
+        "concurrency": Key(is_positive_int_list),
+        "configurations": Key(is_text_list),
+        "steps": Key(is_steps),
+        "seconds": Key(is_seconds),
+        "stop_timeout_s": Key(is_seconds),
     },
     "cost": {
         "usd_per_gpu_hour": Key(is_amount),
