@@ -30,6 +30,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         failure: Failure kind; None when the request succeeded. See
             ``FAILURE_KINDS``. A failed request never enters a latency.
         failure_detail: One line of what was seen.
+        conversation: Number of the conversation that it is a turn of; None: of none.
+        turn: Position in that conversation, from 0.
     """
 
     index: int
@@ -51,6 +53,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     http_status: int | None = None
     failure: str | None = None
     failure_detail: str | None = None
+    conversation: int | None = None
+    turn: int | None = None
+
+    @property
+    def due_at_ns(self) -> int:
+        """When it was to be sent: by the schedule, or in a closed loop when it was."""
+        return self.sent_at_ns if self.intended_at_ns is None else self.intended_at_ns
 
     @property
     def ok(self) -> bool:
@@ -65,17 +74,21 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def ttft_ns(self) -> int | None:
-        """Send to first content, nanoseconds."""
+        """``due_at_ns`` to first content, nanoseconds.
+
+        From the intended send in an open loop: a send that came late has delayed its
+        user, and leaving that out would flatter the server.
+        """
         if self.first_content_at_ns is None:
             return None
-        return self.first_content_at_ns - self.sent_at_ns
+        return self.first_content_at_ns - self.due_at_ns
 
     @property
     def e2el_ns(self) -> int | None:
-        """Send to last content, nanoseconds."""
+        """``due_at_ns`` to last content, nanoseconds."""
         if self.last_content_at_ns is None:
             return None
-        return self.last_content_at_ns - self.sent_at_ns
+        return self.last_content_at_ns - self.due_at_ns
 
     @property
     def tpot_ns(self) -> float | None:
@@ -102,4 +115,5 @@ FAILURE_KINDS: dict[str, str] = {
     "header-timeout": "no response header within the limit",
     "stall": "no byte within the limit in mid-stream",
     "cancelled": "the run was stopped while it was in flight",
+    "abandoned": "an earlier turn of its conversation failed",
 }
