@@ -16,16 +16,22 @@ def measure(plan: Plan, text: str, out: Path, *, resume: bool) -> NoReturn:
 
     Exit codes: 0 something was measured; 3 nothing was; 130 interrupted.
     """
+    from stepscope.analysis.boot.diagnose import diagnose
     from stepscope.cli.progress import make_observer
-    from stepscope.session.execute import execute
+    from stepscope.session.execute import Order, execute
 
     clock, halt = SystemClock(), Halt()
     _halt_on_signals(halt)
     observer = make_observer(clock)
     try:
-        outcome = execute(
-            plan, text, out, clock=clock, observer=observer, halt=halt, resume=resume
+        order = Order(
+            plan,
+            text,
+            out,
+            resume=resume,
+            doctor=lambda log, exit_code: diagnose(log, exit_code=exit_code),
         )
+        outcome = execute(order, clock=clock, observer=observer, halt=halt)
     finally:
         observer.close()
     if not outcome.interrupted:

@@ -2,7 +2,8 @@
 
 import json
 import os
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,13 +12,18 @@ from stepscope.engines.definition import EngineDef
 from stepscope.load.spec import LoadSpec
 from stepscope.recipe.records import CellPlan, Recipe
 from stepscope.recipe.schema import cpu_set
-from stepscope.run.run import Launch
+from stepscope.run.run import AppliedFix, Launch
+from stepscope.run.serverlog import BootVerdict, ServerLog
 from stepscope.session.book import Book
 from stepscope.session.halt import Halt
 from stepscope.session.observer import Observer
 from stepscope.session.site import Site, Watcher
 
 _LOCAL_HOSTS = frozenset({"localhost", "::1", "0.0.0.0"})  # noqa: S104  # compared only
+
+#: A failed boot's log and the exit code of its process, to a verdict. Who measures does
+#: not explain: the caller of the session brings it.
+Doctor = Callable[[ServerLog, int | None], BootVerdict]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,6 +41,8 @@ class Context:
         clock: Time.
         observer: Hears what happens.
         halt: Says when to stop.
+        doctor: Explains a boot that failed; None: none is retried.
+        fixes: What each configuration needed to boot, by its name.
     """
 
     recipe: Recipe
@@ -47,6 +55,8 @@ class Context:
     clock: Clock
     observer: Observer
     halt: Halt
+    doctor: Doctor | None = None
+    fixes: dict[str, tuple[AppliedFix, ...]] = field(default_factory=dict)
 
     @property
     def base_url(self) -> str:

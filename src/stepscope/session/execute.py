@@ -17,14 +17,14 @@ from stepscope.errors import SessionError
 from stepscope.recipe.records import Plan
 from stepscope.run.run import Run
 from stepscope.session.book import Book
-from stepscope.session.context import Context
+from stepscope.session.context import Context, Doctor
 from stepscope.session.halt import Halt
 from stepscope.session.header import header, machine
 from stepscope.session.nvml import Gpus
 from stepscope.session.observer import Observer
 from stepscope.session.phases.launch import Tally, run_launch
 from stepscope.session.phases.preflight import free_port, preflight
-from stepscope.session.resume import resumed
+from stepscope.session.resume import Resumed, resumed
 from stepscope.session.site import LocalSite, Site
 
 
@@ -45,26 +45,33 @@ class Outcome:
     interrupted: bool = False
 
 
-def execute(
-    plan: Plan,
-    recipe_text: str,
-    out: Path,
-    *,
-    clock: Clock,
-    observer: Observer,
-    halt: Halt,
-    resume: bool = False,
-) -> Outcome:
-    """Run a plan on this machine.
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is asked for.
 
-    Args:
+    Attributes:
         plan: Launches and cells in order.
         recipe_text: The recipe as it was given; a resumed run must have the same.
         out: The run directory: new or empty, or with ``resume`` the run to go on with.
+        resume: Keep finished cells and measure the others.
+        doctor: Explains a boot that failed; without it none is retried.
+    """
+
+    plan: Plan
+    recipe_text: str
+    out: Path
+    resume: bool = False
+    doctor: Doctor | None = None
+
+
+def execute(order: Order, *, clock: Clock, observer: Observer, halt: Halt) -> Outcome:
+    """Run a plan on this machine.
+
+    Args:
+        order: What to run, and where its archive goes.
         clock: Time.
         observer: Hears what happens.
         halt: When it is asked, everything ends cleanly and soon.
-        resume: Keep finished cells and measure the others.
 
     Raises:
         RecipeError: ``out`` holds something, or another recipe's run.
@@ -74,21 +81,10 @@ def execute(
     gpus = Gpus.open()
     try:
         site = LocalSite(clock, halt, gpus)
-        order = Order(plan, recipe_text, out, resume)
         return execute_at(site, order, clock, observer, halt)
     finally:
         if gpus is not None:
             gpus.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Order:
-    """What was asked for: the arguments of ``execute``."""
-
-    plan: Plan
-    recipe_text: str
-    out: Path
-    resume: bool
 
 
 def execute_at(
@@ -109,7 +105,8 @@ def _executed(
 ) -> Outcome:
     recipe = order.plan.recipe
     engine = engine_of(recipe)
-    plan, session, n_kept, run = _left_to_do(order, engine, site, clock)
+    left = _left_to_do(order, engine, site, clock)
+    plan, run = left.plan, left.run
     port = (recipe.port or free_port(recipe.host)) if engine.boots else None
     observer.phase("preflight", f"{engine.name}, {len(plan.launches)} launches")
     findings = preflight(plan, engine, order.out, port, site.gpus)
@@ -126,6 +123,8 @@ def _executed(
         clock=clock,
         observer=observer,
         halt=halt,
+        doctor=order.doctor,
+        fixes=dict(left.fixes),
     )
     tally = Tally(n_cells=sum(len(launch.cells) for launch in plan.launches))
     complete = False
@@ -135,28 +134,25 @@ def _executed(
         for launch in plan.launches:
             if halt.asked.is_set():
                 break
-            run_launch(context, launch, session, tally)
+            run_launch(context, launch, left.session, tally)
         complete = not halt.asked.is_set()
     finally:
         writer.close(complete)
     return Outcome(
         path=order.out,
-        n_measured=n_kept + tally.n_measured,
+        n_measured=left.n_finished + tally.n_measured,
         failures=tuple(tally.failures),
         interrupted=halt.asked.is_set(),
     )
 
 
-def _left_to_do(
-    order: Order, engine: EngineDef, site: Site, clock: Clock
-) -> tuple[Plan, str, int, Run]:
-    """Return the plan, its session, the cells that are kept, and the header."""
+def _left_to_do(order: Order, engine: EngineDef, site: Site, clock: Clock) -> Resumed:
+    """Return what a run that is gone on with has left, or all of a new one."""
     if order.resume:
         here = machine(site.gpus)
-        left = resumed(order.plan, order.recipe_text, order.out, clock, here)
-        return left.plan, left.session, left.n_finished, left.run
+        return resumed(order.plan, order.recipe_text, order.out, clock, here)
     run = header(order.plan, order.recipe_text, engine, clock, site.gpus)
-    return order.plan, "s0", 0, run
+    return Resumed(plan=order.plan, session="s0", n_finished=0, run=run)
 
 
 def _writer(order: Order, run: Run) -> RunWriter:

@@ -1,7 +1,8 @@
 """Going on with a run: the same recipe, the same clock, new names for new launches."""
 
 import difflib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from stepscope.clock import Clock
 from stepscope.errors import RecipeError, SessionError
 from stepscope.recipe.loader import load_recipe
 from stepscope.recipe.records import LaunchPlan, Plan
-from stepscope.run.run import Machine, Run
+from stepscope.run.run import AppliedFix, Machine, Run
 from stepscope.units import NS_PER_S, seconds
 
 #: Wall clocks are stepped a little; a reboot moves the monotonic one by far more.
@@ -30,12 +31,14 @@ class Resumed:
         session: Name of the session that the new launches belong to.
         n_finished: Cells that are kept, warm-ups excepted.
         run: The header, as it was written when the run began.
+        fixes: What each configuration needed to boot, by its name.
     """
 
     plan: Plan
     session: str
     n_finished: int
     run: Run
+    fixes: Mapping[str, tuple[AppliedFix, ...]] = field(default_factory=dict)
 
 
 def resumed(
@@ -72,6 +75,7 @@ def resumed(
         session=session,
         n_finished=sum(c.name in done for c in measured),
         run=run,
+        fixes={x.configuration: x.applied_fixes for x in records.launches if x.ready},
     )
 
 

@@ -1,17 +1,26 @@
 """One launch: boot, probe, its cells, stop; its server is ended whatever happens."""
 
+from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import msgspec
 
 from stepscope.archive.layout import SERVER_LOG
-from stepscope.recipe.records import LaunchPlan
+from stepscope.recipe.records import CellPlan, LaunchPlan
 from stepscope.run.run import Launch
 from stepscope.session.context import Context
 from stepscope.session.phases.boot import boot
 from stepscope.session.phases.cell import died, measured, not_measured
 from stepscope.session.phases.probing import probed
+from stepscope.session.phases.retry import (
+    Attempt,
+    booted,
+    first_attempt,
+    next_attempt,
+)
 from stepscope.session.phases.stop import gpu_bytes, keep_foreign_log, stopped
+from stepscope.session.phases.warming import Warming
 from stepscope.session.server import RunningServer, Server, ServerOrder
 
 
@@ -33,31 +42,47 @@ class Tally:
 
 
 def run_launch(context: Context, plan: LaunchPlan, session: str, tally: Tally) -> None:
-    """Run one launch from boot to stop.
+    """Run one launch from boot to stop, again where the recipe lets it be retried.
 
     Raises:
         OSError: The disk failed or is full; the server has been ended.
     """
-    launch, server = _launch(context, plan, session), _server(context, plan)
+    attempt: Attempt | None = first_attempt(context, plan)
+    while attempt is not None:
+        attempt = _run(context, attempt, session, tally)
+
+
+def _run(
+    context: Context, attempt: Attempt, session: str, tally: Tally
+) -> Attempt | None:
+    """Run one start of a launch's server; return what to start in its stead."""
+    plan = attempt.plan
+    launch, server = _launch(context, attempt, session), _server(context, plan)
     before = gpu_bytes(context)
     try:
         launch, why = boot(context, launch, server)
         if why is None:
+            booted(context, attempt)
             launch, why = probed(context, launch, plan.cells[0], server)
         if why is None:
-            _cells(context, launch, plan, server, tally)
+            launch = _cells(context, launch, plan, server, tally)
         else:
             launch = msgspec.structs.replace(launch, failure=why)
             context.book.put_launch(launch)
-            _give_up(context, plan, 0, f"launch failed: {why}", tally)
-            _failed(context, f"{launch.name}: {why}", tally)
     finally:
         context.watcher.stop()
         stopped(context, launch, server, before)
+    if why is None:
+        return None
+    again = None if launch.ready else next_attempt(context, attempt, launch)
+    if again is None:
+        _give_up(context, plan, plan.cells, f"launch failed: {why}", tally)
+        _failed(context, f"{launch.name}: {why}", tally)
+    return again
 
 
-def _launch(context: Context, plan: LaunchPlan, session: str) -> Launch:
-    engine, recipe = context.engine, context.recipe
+def _launch(context: Context, attempt: Attempt, session: str) -> Launch:
+    engine, recipe, plan = context.engine, context.recipe, attempt.plan
     folder = context.book.writer.launch_dir(plan.name).name
     log = f"launches/{folder}/{SERVER_LOG}"
     return Launch(
@@ -69,6 +94,8 @@ def _launch(context: Context, plan: LaunchPlan, session: str) -> Launch:
         cpus=plan.configuration.cpus,
         base_url=context.base_url,
         log_path=log if engine.boots else None,
+        retry_of=attempt.retry_of,
+        applied_fixes=attempt.fixes,
     )
 
 
@@ -88,17 +115,22 @@ def _server(context: Context, plan: LaunchPlan) -> Server:
 
 def _cells(
     context: Context, launch: Launch, plan: LaunchPlan, server: Server, tally: Tally
-) -> None:
-    """Measure the cells in order until the server dies or we are asked to stop."""
-    for i, cell in enumerate(plan.cells):
+) -> Launch:
+    """Measure the cells in order until the server dies or we are asked to stop.
+
+    Warm-up goes on until it has settled. Returns the launch with what came of that.
+    """
+    warming, left = Warming(context, launch, plan), deque(plan.cells)
+    while left:
         if context.halt.asked.is_set():
-            _give_up(context, plan, i, "stopped before it began", tally)
-            return
+            _give_up(context, plan, left, "stopped before it began", tally)
+            return warming.launch
         end = died(context, launch, server)
         if end is not None:
-            _give_up(context, plan, i, end, tally)
+            _give_up(context, plan, left, end, tally)
             _failed(context, f"{launch.name}: {end}", tally)
-            return
+            return warming.launch
+        cell = left.popleft()
         tally.n_begun += 1
         context.observer.phase("warm-up" if cell.warm_up else "measure", cell.name)
         context.observer.cell(
@@ -109,14 +141,23 @@ def _cells(
             _failed(context, f"{cell.name}: {result.failure}", tally)
         elif result.status == "done" and not cell.warm_up:
             tally.n_measured += 1
+        more = warming.after(cell, result)
+        if more is not None:
+            left.appendleft(more)
+            tally.n_cells += 1
     keep_foreign_log(context, launch)
+    return warming.launch
 
 
 def _give_up(
-    context: Context, plan: LaunchPlan, first: int, why: str, tally: Tally
+    context: Context,
+    plan: LaunchPlan,
+    cells: Iterable[CellPlan],
+    why: str,
+    tally: Tally,
 ) -> None:
-    """Record the cells from ``first`` on as not measured."""
-    for cell in plan.cells[first:]:
+    """Record cells as not measured."""
+    for cell in cells:
         tally.n_begun += 1
         not_measured(context, cell, plan.name, why)
 
