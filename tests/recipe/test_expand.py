@@ -4,7 +4,7 @@ import pytest
 
 from stepscope.errors import RecipeError
 from stepscope.recipe.estimate import estimate
-from stepscope.recipe.expand import expand, select
+from stepscope.recipe.expand import Order, expand, select
 from stepscope.recipe.loader import load_recipe
 from stepscope.recipe.records import Plan
 
@@ -158,3 +158,24 @@ def test_an_estimate_says_what_was_guessed_and_knows_no_price() -> None:
     assert free.launches[0].usd is None
     assert any("(guessed)" in line for line in free.assumptions)
     assert not any("(given)" in line for line in free.assumptions)
+
+
+@pytest.mark.parametrize(
+    ("order", "n", "turns"),
+    [
+        ("abba", 1, "A B"),
+        ("abba", 2, "A B B A"),
+        ("abba", 3, "A B B A B A"),
+        ("abba", 4, "A B B A A B B A"),
+        ("interleaved", 2, "A B A B"),
+        ("sequential", 2, "A A B B"),
+    ],
+)
+def test_launches_of_configurations_take_turns(
+    order: Order, n: int, turns: str
+) -> None:
+    text = RECIPE.replace('model = "m"', f'model = "m"\nn_launches = {n}')
+    launches = expand(load_recipe(text, "r.toml"), order).launches
+    words = ["A" if x.configuration.name == "baseline" else "B" for x in launches]
+    assert " ".join(words) == turns
+    assert len({x.name for x in launches}) == 2 * n

@@ -28,6 +28,8 @@ def test_every_launch_goes_through_its_phases_in_this_order(world: World) -> Non
         "GET /health",
         "[probe]",
         "probe request",
+        "[ask]",
+        *["probe request"] * 4,
         "[warm-up]",
         "GET /metrics",
         "drive {}-warm0",

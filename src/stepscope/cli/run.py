@@ -6,6 +6,8 @@ from pathlib import Path
 import click
 
 from stepscope.clock import SystemClock
+from stepscope.recipe.estimate import Estimate
+from stepscope.recipe.expand import ORDERS, Order
 from stepscope.recipe.records import Plan
 
 
@@ -15,8 +17,21 @@ from stepscope.recipe.records import Plan
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--dry-run", is_flag=True, help="Show commands, cells, time and money.")
 @click.option("--only", help="A configuration, launch or cell; globs are fine.")
+@click.option(
+    "--order",
+    type=click.Choice(ORDERS),
+    default="abba",
+    show_default=True,
+    help="How several launches of several configurations take turns.",
+)
 def run(
-    recipe: Path, *, out: Path | None, resume: bool, dry_run: bool, only: str | None
+    recipe: Path,
+    *,
+    out: Path | None,
+    resume: bool,
+    dry_run: bool,
+    only: str | None,
+    order: Order,
 ) -> None:
     """Measure every configuration and cell of RECIPE."""
     from stepscope.errors import RecipeError
@@ -28,7 +43,7 @@ def run(
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise RecipeError(str(recipe), reason, "expected a recipe") from error
-    plan = expand(load_recipe(text, str(recipe)))
+    plan = expand(load_recipe(text, str(recipe)), order)
     if only is not None:
         plan = select(plan, only)
     if dry_run:
@@ -83,5 +98,19 @@ def _show_plan(plan: Plan) -> None:
     guess = estimate(plan)
     money = "" if guess.usd is None else f", {guess.usd:.2f} USD"
     print(f"# about {guess.minutes:.1f} minutes{money}; assumed:")
+    _show_warm_up(guess)
     for line in guess.assumptions:
         print(f"#   {line}")
+
+
+def _show_warm_up(guess: Estimate) -> None:
+    """Say how far the warm-ups may stretch it."""
+    for launch in guess.launches:
+        if launch.most_blocks > launch.n_blocks:
+            print(
+                f"#   {launch.launch}: {launch.n_blocks} warm-up blocks, up to"
+                f" {launch.most_blocks} while it has not settled"
+            )
+    if guess.most_minutes > guess.minutes:
+        money = "" if guess.most_usd is None else f", {guess.most_usd:.2f} USD"
+        print(f"#   with every one of them {guess.most_minutes:.1f} minutes{money}")

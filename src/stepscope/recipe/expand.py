@@ -1,6 +1,7 @@
 """A Recipe to a Plan: which servers start, and which cells run on each, in order."""
 
 import fnmatch
+from typing import Literal, get_args
 
 import msgspec
 
@@ -20,23 +21,42 @@ _REPEAT_SEEDS = 1_000_000
 #: Above every repeat that a recipe can ask for (100 launches of 100 repeats).
 _TRACE_REPEAT = 10_001
 
+Order = Literal["abba", "interleaved", "sequential"]
+ORDERS: tuple[Order, ...] = get_args(Order)
 
-def expand(recipe: Recipe) -> Plan:
+
+def expand(recipe: Recipe, order: Order = "abba") -> Plan:
     """Return the launches and cells of a recipe.
 
-    With several launches the configurations take turns, there and back (A B, B A),
-    so that a slow drift of the machine falls on all of them alike. Launches for traces
-    come last: nothing that is measured shares a server with a profiler.
+    Launches for traces come last: nothing that is measured shares a server with a
+    profiler.
+
+    Args:
+        recipe: What to run.
+        order: How configurations share the time. ``abba``: there and back (A B, B A),
+            so that a slow drift of the machine falls on all of them alike and the
+            baseline is the first and the last of the launches; ``interleaved``: A B,
+            A B; ``sequential``: all launches of one after all of another, where a
+            drift can not be told from a difference.
     """
-    launches: list[LaunchPlan] = []
-    for i in range(recipe.n_launches):
-        there = i % 2 == 0
-        order = recipe.configurations if there else recipe.configurations[::-1]
-        launches += [_launch(recipe, c, i) for c in order]
+    launches = [_launch(recipe, c, i) for i, c in _turns(recipe, order)]
     launches += [
         _trace_launch(recipe, c) for c in recipe.configurations if _traced(recipe, c)
     ]
     return Plan(recipe=recipe, launches=tuple(launches))
+
+
+def _turns(recipe: Recipe, order: Order) -> list[tuple[int, Configuration]]:
+    """Return launch numbers and configurations in the order in which they start."""
+    configurations, n = recipe.configurations, recipe.n_launches
+    if order == "sequential":
+        return [(i, c) for c in configurations for i in range(n)]
+    turns: list[tuple[int, Configuration]] = []
+    for i in range(n):
+        # Of an odd number of rounds the last goes back as well: A B, B A, B A.
+        back = order == "abba" and (i % 2 == 1 or (i > 0 and i == n - 1))
+        turns += [(i, c) for c in (configurations[::-1] if back else configurations)]
+    return turns
 
 
 def select(plan: Plan, only: str) -> Plan:

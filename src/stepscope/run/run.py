@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from stepscope.findings import Finding
-from stepscope.recipe.records import Cost, Layout, Workload
+from stepscope.recipe.records import Capture, Cost, Layout, Workload
 from stepscope.run.client import ClientHealth
 from stepscope.run.published import Claim, TelemetryMeans
 from stepscope.run.requests import Request
@@ -71,6 +71,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         workload: What was asked.
         repeat: From 0.
         warm_up: True when it is not to be read as a measurement.
+        capture: ``traced``: a profiler ran meanwhile; ``untraced``: the same load on
+            the same launch before it ran. Both are no measurement.
         status: ``interrupted``: the run ended while it was measured.
         requests: All requests, failed ones too, in order of sending.
         summary: Only where ``requests`` is empty because a foreign file had none.
@@ -93,6 +95,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     workload: Workload
     repeat: int = 0
     warm_up: bool = False
+    capture: Capture | None = None
     status: CellStatus = "done"
     requests: tuple[Request, ...] = ()
     summary: Summary | None = None
@@ -126,6 +129,24 @@ class AppliedFix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     failed_launch: str
 
 
+class Answer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a server said to a fixed prompt, greedily, before anything was measured.
+
+    ``question`` numbers the prompt: the same number is the same prompt in every launch
+    of a run. ``pieces`` are the stream's pieces of text in order: a token each where
+    the server merges none.
+    """
+
+    question: int
+    pieces: tuple[str, ...]
+    output_tokens: int | None = None
+
+    @property
+    def text(self) -> str:
+        """The whole answer."""
+        return "".join(self.pieces)
+
+
 class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One server start.
 
@@ -154,6 +175,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     log: ServerLog | None = None
     log_offset_ns: int | None = None
     probe: dict[str, str | int | float | bool | None] = {}
+    answers: tuple[Answer, ...] = ()
     warm_up: WarmUpVerdict | None = None
     retry_of: str | None = None
     applied_fixes: tuple[AppliedFix, ...] = ()

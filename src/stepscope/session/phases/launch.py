@@ -10,6 +10,7 @@ from stepscope.archive.layout import SERVER_LOG
 from stepscope.recipe.records import CellPlan, LaunchPlan
 from stepscope.run.run import Launch
 from stepscope.session.context import Context
+from stepscope.session.phases.asking import asked
 from stepscope.session.phases.boot import boot
 from stepscope.session.phases.cell import died, measured, not_measured
 from stepscope.session.phases.probing import probed
@@ -65,6 +66,7 @@ def _run(
             booted(context, attempt)
             launch, why = probed(context, launch, plan.cells[0], server)
         if why is None:
+            launch = asked(context, launch, plan.cells[0], server)
             launch = _cells(context, launch, plan, server, tally)
         else:
             launch = msgspec.structs.replace(launch, failure=why)

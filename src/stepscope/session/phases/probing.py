@@ -40,7 +40,7 @@ def probed(
         seed=_PROBE_SEED,
         output_tokens=min(_PROBE_TOKENS, cell.workload.output_tokens or 1),
     )
-    result, why = _answer(context, spec, server)
+    result, why = answer_of(context, spec, server)
     if result is None:
         return launch, why
     write_bytes(context.launch_folder(launch) / PROBE_RAW, result.raw)
@@ -58,10 +58,17 @@ def probed(
     return launch, None
 
 
-def _answer(
+def answer_of(
     context: Context, spec: LoadSpec, server: Server
 ) -> tuple[ProbeResult | None, str | None]:
-    """Probe in a thread, since a server that dies or hangs must not hold us."""
+    """Ask one request in a thread: a server that dies or hangs must not hold us.
+
+    Returns:
+        The answer, and why there is none; one of the two is None.
+
+    Raises:
+        RecipeError: The spec is wrong.
+    """
     found: list[ProbeResult | StepscopeError] = []
 
     def ask() -> None:
