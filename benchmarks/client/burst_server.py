@@ -1,14 +1,21 @@
 """A server of known times: every step, each running stream gets one token.
 
-It writes down, on the monotonic clock, when each request was read and when each token
-was handed to its socket. Run it, drive it, stop it with SIGTERM; then it saves
-``arrivals`` (int64[n]), ``n_tokens`` (int64[n]) and ``writes`` (int64[sum]) by request
-in order of arrival to the .npz file it was given.
+It writes down, on the monotonic clock, when each request reached this host (the
+kernel's stamp), when each token was handed to its socket, and how late each step began.
+Stop it with SIGTERM; then it saves to the .npz file it was given
 
-    python burst_server.py PORT STEP_MS TTFT_MS OUT.npz
+    arrivals   int64[n]       requests in order of arrival, nanoseconds
+    n_tokens   int64[n]       tokens written to each
+    writes     int64[sum]     when each token was handed to the socket, by request
+    late_ns    int64[steps]   start of each busy step after its due time
+    spent_ns   int64[steps]   writing one token to every running stream
+    n_again    int64          sends that the kernel refused (0: no client was too slow)
+
+    python burst_server.py PORT STEP_MS TTFT_MS OUT.npz [realtime]
 """
 
 import gc
+import os
 import re
 import select
 import signal
@@ -25,6 +32,8 @@ _HEAD = (
     b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\n"
     b"transfer-encoding: chunked\r\n\r\n"
 )
+_MODELS = b'{"object":"list","data":[{"id":"tiny","object":"model","owned_by":"b"}]}'
+_LIMIT = re.compile(rb'"max_(?:completion_)?tokens":\s*(\d+)')
 
 
 def _chunk(data: bytes) -> bytes:
@@ -32,21 +41,34 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(event), event)
 
 
-_TOKEN = _chunk(
+_TEXT = _chunk(
     b'{"id":"cmpl-5fd8b3d92f6c4ef0","object":"text_completion","created":1796004749,'
     b'"model":"tiny","choices":[{"index":0,"text":" loader","logprobs":null,'
     b'"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,'
     b'"token_ids":null}]}'
 )
+_DELTA = _chunk(
+    b'{"id":"chatcmpl-5fd8b3d92f6c4ef0","object":"chat.completion.chunk",'
+    b'"created":1796004749,"model":"tiny","choices":[{"index":0,"delta":{"content":'
+    b'" loader"},"logprobs":null,"finish_reason":null,"token_ids":null}]}'
+)
 
 
 def _tail(n: int, prompt: int) -> bytes:
     usage = (
-        b'{"id":"cmpl-5fd8b3d92f6c4ef0","object":"text_completion","choices":[],'
+        b'{"id":"cmpl-5fd8b3d92f6c4ef0","object":"text_completion","created":1796004749,'
+        b'"model":"tiny","choices":[],'
         b'"usage":{"prompt_tokens":%d,"total_tokens":%d,"completion_tokens":%d}}'
         % (prompt, prompt + n, n)
     )
     return _chunk(usage) + _chunk(b"[DONE]") + b"0\r\n\r\n"
+
+
+def _json(body: bytes, status: bytes = b"200 OK") -> bytes:
+    return (
+        b"HTTP/1.1 %s\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s"
+        % (status, len(body), body)
+    )
 
 
 _OFFSET_NS = time.monotonic_ns() - time.time_ns()
@@ -61,7 +83,7 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
 
 
 class Server:
-    """Streams by descriptor; ``at`` is the step in which a stream gets its next."""
+    """Streams by descriptor: request number, tokens left, running, token bytes."""
 
     def __init__(self, port: int, step_ns: int, ttft_ns: int) -> None:
         self.step_ns, self.ttft_ns = step_ns, ttft_ns
@@ -71,28 +93,24 @@ class Server:
         self.poll.register(self.listener, select.EPOLLIN)
         self.socks: dict[int, socket.socket] = {}
         self.parts: dict[int, bytes] = {}
-        self.waiting: list[tuple[int, int, int]] = []
-        self.running: dict[int, list[int]] = {}
+        self.waiting: list[tuple[int, int]] = []
+        self.running: dict[int, list] = {}
         self.arrivals: list[int] = []
         self.writes: list[array[int]] = []
+        self.late_ns, self.spent_ns = array("q"), array("q")
         self.going = True
-        self.n_again = self.n_late = 0
+        self.n_again = 0
 
     def readable(self, fd: int) -> None:
         if fd == self.listener.fileno():
-            for _ in range(256):
-                try:
-                    sock, _ = self.listener.accept()
-                except BlockingIOError:
-                    return
-                sock.setblocking(False)
-                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
-                self.socks[sock.fileno()] = sock
-                self.parts[sock.fileno()] = b""
-                self.poll.register(sock, select.EPOLLIN)
+            self.accept()
             return
-        data, ancillary, _, _ = self.socks[fd].recvmsg(1 << 16, 64)
+        try:
+            data, ancillary, _, _ = self.socks[fd].recvmsg(1 << 16, 64)
+        except BlockingIOError:
+            return
+        except OSError:
+            data, ancillary = b"", []
         # The kernel's stamp: when the request reached this host, not this process.
         now = _arrival_ns(ancillary) or time.monotonic_ns()
         if not data:
@@ -101,45 +119,70 @@ class Server:
             self.running.pop(fd, None)
             return
         data = self.parts[fd] + data
-        head, _, body = data.partition(b"\r\n\r\n")
+        head, end, body = data.partition(b"\r\n\r\n")
         length = re.search(rb"content-length: (\d+)", head.lower())
-        if length is None or len(body) < int(length.group(1)):
+        if not end or len(body) < (int(length.group(1)) if length else 0):
             self.parts[fd] = data
             return
         self.parts[fd] = b""
-        if not head.startswith(b"POST"):
-            self.socks[fd].send(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+        self.request(fd, head, body, now)
+
+    def accept(self) -> None:
+        for _ in range(256):
+            try:
+                sock, _ = self.listener.accept()
+            except BlockingIOError:
+                return
+            sock.setblocking(False)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            sock.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+            self.socks[sock.fileno()] = sock
+            self.parts[sock.fileno()] = b""
+            self.poll.register(sock, select.EPOLLIN)
+
+    def request(self, fd: int, head: bytes, body: bytes, now: int) -> None:
+        method, path = head.split(b" ", 2)[:2]
+        limit = _LIMIT.search(body)
+        if method != b"POST" or limit is None:
+            known = path in {b"/v1/models", b"/health"}
+            answer = _json(_MODELS) if known else _json(b"{}", b"404 Not Found")
+            self.socks[fd].send(answer)
             return
-        tokens = int(re.search(rb'"max_tokens":(\d+)', body).group(1))
+        token = _DELTA if b"chat" in path else _TEXT
         self.arrivals.append(now)
         self.writes.append(array("q"))
-        self.waiting.append((now + self.ttft_ns, fd, tokens))
-        self.running[fd] = [len(self.arrivals) - 1, tokens, 0]
+        self.waiting.append((now + self.ttft_ns, fd))
+        number = len(self.arrivals) - 1
+        self.running[fd] = [number, int(limit.group(1)), False, token]
         self.socks[fd].send(_HEAD)
 
-    def step(self, now: int) -> None:
-        ready = {fd for due, fd, _ in self.waiting if due <= now}
-        if ready:
+    def step(self, now: int, late_ns: int) -> None:
+        if self.waiting and any(due <= now for due, _ in self.waiting):
+            for due, fd in self.waiting:
+                if due <= now and fd in self.running:
+                    self.running[fd][2] = True
             self.waiting = [w for w in self.waiting if w[0] > now]
-            for fd in ready:
-                if fd in self.running:
-                    self.running[fd][2] = 1
         ended = []
         for fd, state in self.running.items():
-            if not state[2]:
+            number, left, running, token = state
+            if not running:
                 continue
-            request, left, _ = state
             state[1] = left - 1
-            data = (
-                _TOKEN if left > 1 else _TOKEN + _tail(len(self.writes[request]) + 1, 8)
-            )
-            self.writes[request].append(time.monotonic_ns())
+            writes = self.writes[number]
+            data = token if left > 1 else token + _tail(len(writes) + 1, 128)
+            writes.append(time.monotonic_ns())
             try:
                 self.socks[fd].send(data)
             except BlockingIOError:
                 self.n_again += 1
+            except OSError:
+                ended.append(fd)
+                continue
             if left == 1:
                 ended.append(fd)
+        if self.running:
+            self.late_ns.append(late_ns)
+            self.spent_ns.append(time.monotonic_ns() - now)
         for fd in ended:
             del self.running[fd]
 
@@ -148,29 +191,34 @@ class Server:
         while self.going:
             now = time.monotonic_ns()
             if now >= due:
-                self.n_late += now - due > 2_000_000
-                self.step(now)
+                self.step(now, now - due)
                 due = max(due + self.step_ns, time.monotonic_ns())
                 continue
             for fd, _ in self.poll.poll(max((due - now) / 1e9 - 0.0005, 0), 4096):
-                self.readable(fd)
+                if fd in self.socks or fd == self.listener.fileno():
+                    self.readable(fd)
+
+    def save(self, path: str) -> None:
+        np.savez(
+            path,
+            arrivals=np.array(self.arrivals, np.int64),
+            n_tokens=np.array([len(w) for w in self.writes], np.int64),
+            writes=np.concatenate([np.zeros(0, np.int64), *map(np.array, self.writes)]),
+            late_ns=np.array(self.late_ns),
+            spent_ns=np.array(self.spent_ns),
+            n_again=np.int64(self.n_again),
+        )
 
 
 def main() -> None:
     port, step_ms, ttft_ms, out = sys.argv[1:5]
+    if "realtime" in sys.argv[5:]:
+        os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(20))
     server = Server(int(port), int(float(step_ms) * 1e6), int(float(ttft_ms) * 1e6))
     signal.signal(signal.SIGTERM, lambda *_: setattr(server, "going", False))
     gc.disable()
     server.serve()
-    print(
-        f"blocked sends {server.n_again}, late steps {server.n_late}", file=sys.stderr
-    )
-    np.savez(
-        out,
-        arrivals=np.array(server.arrivals),
-        n_tokens=np.array([len(w) for w in server.writes]),
-        writes=np.concatenate([np.array(w) for w in server.writes]),
-    )
+    server.save(out)
 
 
 if __name__ == "__main__":
