@@ -69,14 +69,16 @@ def _show_plan(plan: Plan) -> None:
         environment_without_secrets,
     )
     from stepscope.engines.catalog import engine_of, shell_line
+    from stepscope.engines.definition import TraceOrder
     from stepscope.recipe.estimate import estimate
 
     engine = engine_of(plan.recipe)
     recipe = plan.recipe
     for launch in plan.launches:
         print(f"# {launch.name}")
-        command = engine.command(recipe, launch.configuration, recipe.port or 0)
-        added = engine.environment(recipe, launch.configuration)
+        trace = TraceOrder(folder="RUN/traces") if launch.traced else None
+        command = engine.command(recipe, launch.configuration, recipe.port or 0, trace)
+        added = engine.environment(recipe, launch.configuration, trace)
         if engine.boots:
             print(
                 shell_line(

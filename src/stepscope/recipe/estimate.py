@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from stepscope.recipe.records import CellPlan, Engine, Plan
+from stepscope.recipe.records import CellPlan, Engine, LaunchPlan, Plan
 
 #: Seconds from start to ready. Source: boots seen of vLLM (first of a machine 140 s,
 #: later 46 to 90 s), SGLang on a CPU (53 to 60 s), llama.cpp (0.5 to 2 s). Weights
@@ -49,6 +49,9 @@ class LaunchEstimate(
         n_requests: Requests of all its cells.
         output_tokens: Tokens asked for.
         usd: Price of boot and load; None without prices.
+        n_blocks: Warm-up blocks that it takes at least.
+        most_blocks: Warm-up blocks that it takes at most.
+        most_load_s: ``load_s`` if it takes them all.
     """
 
     launch: str
@@ -57,15 +60,24 @@ class LaunchEstimate(
     n_requests: int
     output_tokens: int
     usd: float | None
+    n_blocks: int = 0
+    most_blocks: int = 0
+    most_load_s: float = 0.0
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a plan would take: a guess from ``assumptions``."""
+    """What a plan would take: a guess from ``assumptions``.
+
+    ``minutes`` and ``usd`` hold the fewest warm-up blocks, ``most_minutes`` and
+    ``most_usd`` the most.
+    """
 
     minutes: float
     usd: float | None
     launches: tuple[LaunchEstimate, ...]
     assumptions: tuple[str, ...]
+    most_minutes: float = 0.0
+    most_usd: float | None = None
 
 
 def estimate(
@@ -91,10 +103,13 @@ def estimate(
     cost = plan.recipe.cost
     launches: list[LaunchEstimate] = []
     for launch in plan.launches:
-        load_s = sum(
+        took = [
             _cell_s(c, step_ms=(fixed, each), prefill_per_s=prefill)
             for c in launch.cells
-        )
+        ]
+        load_s = sum(took)
+        blocks = [t for t, c in zip(took, launch.cells, strict=True) if c.warm_up]
+        most = most_blocks(plan, launch)
         work = [c.workload for c in launch.cells]
         hours = (boot + load_s) / 3600
         launches.append(
@@ -105,14 +120,20 @@ def estimate(
                 n_requests=sum(w.n_prompts for w in work),
                 output_tokens=sum(w.n_prompts * (w.output_tokens or 0) for w in work),
                 usd=None if cost is None else cost.usd_per_hour * hours,
+                n_blocks=len(blocks),
+                most_blocks=most,
+                most_load_s=load_s + (most - len(blocks)) * max(blocks, default=0.0),
             )
         )
+    most_minutes = sum(x.boot_s + x.most_load_s for x in launches) / 60
     minutes = sum(x.boot_s + x.load_s for x in launches) / 60
     step = f"{fixed:g} ms" + (f" + {each:g} ms a sequence" if each else "")
     return Estimate(
         minutes=minutes,
         usd=None if cost is None else cost.usd_per_hour * minutes / 60,
         launches=tuple(launches),
+        most_minutes=most_minutes,
+        most_usd=None if cost is None else cost.usd_per_hour * most_minutes / 60,
         assumptions=(
             f"a boot takes {boot:g} s ({_origin(boot_s)})",
             f"a decode step takes {step} ({_origin(step_ms)})",
@@ -120,6 +141,17 @@ def estimate(
             f"{_CELL_S:g} s a cell besides its requests (guessed)",
         ),
     )
+
+
+def most_blocks(plan: Plan, launch: LaunchPlan) -> int:
+    """Return the warm-up blocks that a launch takes at most.
+
+    Where nothing is measured after them, what is planned is all.
+    """
+    planned = sum(cell.warm_up for cell in launch.cells)
+    if not planned or planned == len(launch.cells):
+        return planned
+    return max(planned, plan.recipe.warm_up.most_blocks)
 
 
 def _origin(given: float | None) -> str:

@@ -12,6 +12,7 @@ from stepscope.run.run import Launch
 from stepscope.session.context import Context
 from stepscope.session.phases.asking import asked
 from stepscope.session.phases.boot import boot
+from stepscope.session.phases.capturing import Capturing, trace_order
 from stepscope.session.phases.cell import died, measured, not_measured
 from stepscope.session.phases.probing import probed
 from stepscope.session.phases.retry import (
@@ -85,14 +86,15 @@ def _run(
 
 def _launch(context: Context, attempt: Attempt, session: str) -> Launch:
     engine, recipe, plan = context.engine, context.recipe, attempt.plan
+    trace = trace_order(context, plan)
     folder = context.book.writer.launch_dir(plan.name).name
     log = f"launches/{folder}/{SERVER_LOG}"
     return Launch(
         name=plan.name,
         configuration=plan.configuration.name,
         session=session,
-        command=engine.command(recipe, plan.configuration, context.port or 0),
-        environment=engine.environment(recipe, plan.configuration),
+        command=engine.command(recipe, plan.configuration, context.port or 0, trace),
+        environment=engine.environment(recipe, plan.configuration, trace),
         cpus=plan.configuration.cpus,
         base_url=context.base_url,
         log_path=log if engine.boots else None,
@@ -105,10 +107,13 @@ def _server(context: Context, plan: LaunchPlan) -> Server:
     engine, recipe = context.engine, context.recipe
     if not engine.boots:
         return RunningServer(recipe.server.pids if recipe.server else ())
+    trace = trace_order(context, plan)
     return context.site.server(
         ServerOrder(
-            command=engine.command(recipe, plan.configuration, context.port or 0),
-            environment=engine.environment(recipe, plan.configuration),
+            command=engine.command(
+                recipe, plan.configuration, context.port or 0, trace
+            ),
+            environment=engine.environment(recipe, plan.configuration, trace),
             log=context.book.writer.launch_dir(plan.name) / SERVER_LOG,
             cpus=plan.configuration.cpus,
         )
@@ -123,6 +128,7 @@ def _cells(
     Warm-up goes on until it has settled. Returns the launch with what came of that.
     """
     warming, left = Warming(context, launch, plan), deque(plan.cells)
+    capturing = Capturing(context, launch, server)
     while left:
         if context.halt.asked.is_set():
             _give_up(context, plan, left, "stopped before it began", tally)
@@ -134,11 +140,14 @@ def _cells(
             return warming.launch
         cell = left.popleft()
         tally.n_begun += 1
-        context.observer.phase("warm-up" if cell.warm_up else "measure", cell.name)
+        context.observer.phase(_phase(cell), cell.name)
         context.observer.cell(
             cell.name, tally.n_begun, tally.n_cells, cell.workload.n_prompts
         )
-        result = measured(context, launch, cell, server)
+        if cell.capture is None:
+            result = measured(context, launch, cell, server)
+        else:
+            result = capturing.run(cell)
         if result.status == "failed":
             _failed(context, f"{cell.name}: {result.failure}", tally)
         elif result.status == "done" and not cell.warm_up:
@@ -149,6 +158,12 @@ def _cells(
             tally.n_cells += 1
     keep_foreign_log(context, launch)
     return warming.launch
+
+
+def _phase(cell: CellPlan) -> str:
+    if cell.capture is not None:
+        return "trace"
+    return "warm-up" if cell.warm_up else "measure"
 
 
 def _give_up(
