@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 
 from stepscope.engines.catalog import ENGINES, engine_of, shell_line
-from stepscope.engines.definition import rendered
+from stepscope.engines.definition import TraceOrder, rendered
 from stepscope.recipe.loader import load_recipe
 from stepscope.recipe.records import Engine, Recipe
 
@@ -21,7 +21,7 @@ def recipe(top: str, rest: str = "") -> Recipe:
     return load_recipe(f'name = "x"\n{top}\n{workload}{rest}', "r.toml")
 
 
-def command(of: Recipe, i: int = 0, trace: str | None = None) -> tuple[str, ...]:
+def command(of: Recipe, i: int = 0, trace: TraceOrder | None = None) -> tuple[str, ...]:
     return engine_of(of).command(of, of.configurations[i], 8123, trace)
 
 
@@ -100,7 +100,7 @@ def test_captures_become_flags_of_vllm() -> None:
     vllm = recipe('engine = "vllm"\nmodel = "m"\ncapture = ["iteration-details"]')
     assert "--enable-logging-iteration-details" in command(vllm)
     assert "--profiler-config" not in command(vllm)
-    traced = command(vllm, trace="t")
+    traced = command(vllm, trace=TraceOrder(folder="t"))
     config = json.loads(traced[traced.index("--profiler-config") + 1])
     assert config["torch_profiler_dir"] == "t"
 

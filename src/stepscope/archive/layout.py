@@ -18,6 +18,7 @@ LAUNCHES = "launches"
 CELLS = "cells"
 SAMPLES = "samples"
 FOREIGN = "foreign"
+TRACES = "traces"
 SET_ASIDE = "set-aside"
 
 SERVER_LOG = "server.log"

@@ -107,7 +107,7 @@ def read_records(path: Path) -> Records:
     launches: dict[str, Launch] = {}
     cells: dict[str, Cell] = {}
     findings: list[Finding] = []
-    traces: list[TraceRef] = []
+    traces: dict[str, TraceRef] = {}
     if not journal.exists():
         return Records((), (), (), (), None)
     file = JournalFile(journal)
@@ -124,13 +124,13 @@ def read_records(path: Path) -> Records:
         if entry.finding is not None:
             findings.append(entry.finding)
         if entry.trace is not None:
-            traces.append(entry.trace)
+            traces[entry.trace.path] = entry.trace
     tail = file.tail()
     return Records(
         tuple(launches.values()),
         tuple(cells.values()),
         tuple(findings),
-        tuple(traces),
+        tuple(traces.values()),
         tail if tail.n_bytes else None,
     )
 

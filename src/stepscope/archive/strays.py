@@ -3,13 +3,17 @@
 import re
 
 from stepscope.findings import Finding
-from stepscope.recipe.records import Workload
+from stepscope.recipe.records import Capture, Workload
 from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch
 
 #: How recipe expansion names cells: ``<configuration>-c<concurrency>-r<repeat>``.
 _NAME = re.compile(r"(?P<configuration>.+)-c(?P<concurrency>\d+)-r(?P<repeat>\d+)")
+_TRACE = re.compile(
+    r"(?P<configuration>.+)-c(?P<concurrency>\d+)-(?P<kind>trace|untraced)"
+)
 _WARM_UP = re.compile(r"(?P<configuration>.+)-warm\d+")
+_CAPTURES: dict[str, Capture] = {"trace": "traced", "untraced": "untraced"}
 
 
 def stray_cell(
@@ -17,7 +21,9 @@ def stray_cell(
 ) -> tuple[Cell, Finding]:
     """Return an interrupted cell with what its name says, and the finding for it."""
     measured, warm_up = _NAME.fullmatch(name), _WARM_UP.fullmatch(name)
-    hit = measured or warm_up
+    captured = _TRACE.fullmatch(name)
+    hit = measured or warm_up or captured
+    point = measured or captured
     configuration = hit["configuration"] if hit else name
     of_it = [launch for launch in launches if launch.configuration == configuration]
     cell = Cell(
@@ -25,11 +31,12 @@ def stray_cell(
         configuration=configuration,
         launch=of_it[-1].name if of_it else f"{configuration}-l0",
         workload=Workload(
-            concurrency=int(measured["concurrency"]) if measured else None,
+            concurrency=int(point["concurrency"]) if point else None,
             n_prompts=len(requests),
         ),
         repeat=int(measured["repeat"]) if measured else 0,
-        warm_up=warm_up is not None,
+        warm_up=measured is None and hit is not None,
+        capture=_CAPTURES[captured["kind"]] if captured else None,
         status="interrupted",
         requests=requests,
     )

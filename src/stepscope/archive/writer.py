@@ -21,6 +21,7 @@ from stepscope.archive.layout import (
     REQUESTS,
     SAMPLES,
     SET_ASIDE,
+    TRACES,
     dir_name,
     is_run,
     plain_name,
@@ -146,6 +147,12 @@ class RunWriter:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
+    def trace_dir(self, name: str) -> Path:
+        """Return the folder for timelines of a cell or launch, made."""
+        path = self._folder(TRACES, name)
+        path.mkdir(parents=True, exist_ok=True)
+        return path
+
     def put_launch(self, launch: Launch) -> None:
         """Record a launch; of several with one name the last counts.
 
@@ -192,7 +199,10 @@ class RunWriter:
         self._put(Entry(finding=finding))
 
     def put_trace(self, trace: TraceRef) -> None:
-        """Record a kernel timeline; its path is relative to the run directory."""
+        """Record a kernel timeline; its path is relative to the run directory.
+
+        Of several with one path the last counts.
+        """
         self._put(Entry(trace=trace))
 
     def close_cell(self, name: str) -> None:

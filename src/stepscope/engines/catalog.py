@@ -1,15 +1,15 @@
 """The engines. A new one is a definition here and nothing else."""
 
 import dataclasses
-import json
 import shlex
 import sys
 
-from stepscope.engines.definition import EngineDef, Flags
+from stepscope.engines.definition import EngineDef
 from stepscope.engines.embedded import ALIAS
 from stepscope.engines.gguf_model import CONFIG_JSON, N_TOKENS
 from stepscope.engines.layouts import sglang_layout, vllm_layout, whole_layout
 from stepscope.engines.processes import sglang_role, single_role, vllm_role
+from stepscope.engines.profilers import SGLANG_PROFILER, VLLM_PROFILER
 from stepscope.recipe.records import Recipe
 
 
@@ -35,17 +35,6 @@ def _no_program(recipe: Recipe) -> tuple[str, ...]:
     return ()
 
 
-def _vllm_trace_flags(folder: str) -> Flags:
-    config = {
-        "profiler": "torch",
-        "torch_profiler_dir": folder,
-        # Stacks multiply the size of a trace and the time to write it.
-        "torch_profiler_with_stack": False,
-        "ignore_frontend": True,
-    }
-    return {"profiler-config": json.dumps(config, separators=(",", ":"))}
-
-
 ENGINES: dict[str, EngineDef] = {
     "vllm": EngineDef(
         name="vllm",
@@ -56,8 +45,7 @@ ENGINES: dict[str, EngineDef] = {
         role=vllm_role,
         layout=vllm_layout,
         capture_flags={"iteration-details": {"enable-logging-iteration-details": True}},
-        trace_flags=_vllm_trace_flags,
-        trace_paths=("/start_profile", "/stop_profile"),
+        profiler=VLLM_PROFILER,
         # It reports usage to its makers from a thread of the server: no part of a step.
         own_environment={"VLLM_NO_USAGE_STATS": "1"},
     ),
@@ -73,6 +61,7 @@ ENGINES: dict[str, EngineDef] = {
         role=sglang_role,
         layout=sglang_layout,
         own_flags={"enable-metrics": True},
+        profiler=SGLANG_PROFILER,
     ),
     "llamacpp": EngineDef(
         name="llamacpp",
@@ -132,7 +121,6 @@ def engine_of(recipe: Recipe) -> EngineDef:
             role=served.role,
             extra_body=served.extra_body,
             token_ids=served.token_ids,
-            trace_paths=served.trace_paths,
         )
     if engine.n_vocabulary is not None and recipe.model is not None:
         return dataclasses.replace(engine, n_vocabulary=None, model_config=None)

@@ -10,6 +10,38 @@ Flags = dict[str, str | int | float | bool | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TraceOrder:
+    """Where a launch that is to be traced writes, and what is known of its engine.
+
+    Attributes:
+        folder: Absolute path.
+        version: As an earlier launch's log gave it; None: not known.
+    """
+
+    folder: str
+    version: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Profiler:
+    """How an engine takes kernel timelines.
+
+    Attributes:
+        flags: What makes it possible: flags of the server.
+        environment: The same: environment of the server.
+        start_path: Where to POST to begin.
+        start_body: Order to the JSON that is posted there; empty: none.
+        stop_path: Where to POST to end; it answers when the files are written.
+    """
+
+    flags: Callable[[TraceOrder], Flags]
+    environment: Callable[[TraceOrder], dict[str, str]]
+    start_path: str
+    start_body: Callable[[TraceOrder], bytes]
+    stop_path: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EngineDef:
     """One engine.
 
@@ -25,8 +57,7 @@ class EngineDef:
         layout: Flags to the parallel layout that they ask for.
         own_flags: Flags that stepscope adds unless the recipe sets them.
         capture_flags: Flags that stepscope adds for a ``capture`` of the recipe.
-        trace_flags: Folder to the flags that make traces possible; None: it can not.
-        trace_paths: Where to POST to begin and to end a trace.
+        profiler: How it takes kernel timelines; None: it can not.
         own_environment: Environment that stepscope adds unless the recipe sets it.
         extra_body: Fields added to every request.
         token_ids: Endpoints that take a prompt as token ids.
@@ -48,8 +79,7 @@ class EngineDef:
     ready_log: str | None = None
     own_flags: Flags = field(default_factory=dict)
     capture_flags: dict[str, Flags] = field(default_factory=dict)
-    trace_flags: Callable[[str], Flags] | None = None
-    trace_paths: tuple[str, str] | None = None
+    profiler: Profiler | None = None
     own_environment: dict[str, str] = field(default_factory=dict)
     extra_body: dict[str, object] = field(default_factory=dict)
     token_ids: frozenset[str] = frozenset({"/v1/completions"})
@@ -64,7 +94,7 @@ class EngineDef:
         recipe: Recipe,
         configuration: Configuration,
         port: int,
-        trace_folder: str | None = None,
+        trace: TraceOrder | None = None,
     ) -> tuple[str, ...]:
         """Return the server command for one configuration on one port.
 
@@ -72,9 +102,9 @@ class EngineDef:
             recipe: What to run.
             configuration: Its flags come after those that stepscope adds.
             port: Where it listens.
-            trace_folder: Where traces go; None: none is taken.
+            trace: Where timelines go; None: none is taken.
         """
-        added = self.added_flags(recipe, configuration, port, trace_folder)
+        added = self.added_flags(recipe, configuration, port, trace)
         flags = (*rendered(added), *rendered(configuration.flags))
         return (*self.program(recipe), *flags) if self.boots else ()
 
@@ -83,7 +113,7 @@ class EngineDef:
         recipe: Recipe,
         configuration: Configuration,
         port: int,
-        trace_folder: str | None = None,
+        trace: TraceOrder | None = None,
     ) -> Flags:
         """Return the flags that stepscope adds, for people to see before a run."""
         if not self.boots:
@@ -94,15 +124,21 @@ class EngineDef:
         flags |= self.own_flags
         for capture in recipe.capture:
             flags |= self.capture_flags.get(capture, {})
-        if trace_folder is not None and self.trace_flags is not None:
-            flags |= self.trace_flags(trace_folder)
+        if trace is not None and self.profiler is not None:
+            flags |= self.profiler.flags(trace)
         return {k: v for k, v in flags.items() if k not in configuration.flags}
 
     def environment(
-        self, recipe: Recipe, configuration: Configuration
+        self,
+        recipe: Recipe,
+        configuration: Configuration,
+        trace: TraceOrder | None = None,
     ) -> dict[str, str]:
         """Return what is added to the inherited environment."""
-        return {**self.own_environment, **configuration.environment}
+        added = dict(self.own_environment)
+        if trace is not None and self.profiler is not None:
+            added |= self.profiler.environment(trace)
+        return {**added, **configuration.environment}
 
     def accepts_token_ids(self, endpoint: str) -> bool:
         """Return True when ``endpoint`` takes a prompt as token ids."""

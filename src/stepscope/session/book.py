@@ -4,7 +4,7 @@ import threading
 
 from stepscope.archive.writer import RunWriter
 from stepscope.findings import Finding
-from stepscope.run.run import Cell, Launch
+from stepscope.run.run import Cell, Launch, TraceRef
 from stepscope.session.observer import Observer
 from stepscope.session.watch.sampler import Sample
 
@@ -35,6 +35,11 @@ class Book:
         with self._lock:
             self.writer.put_finding(finding)
         self._observer.note(finding.severity, finding.message)
+
+    def put_trace(self, trace: TraceRef) -> None:
+        """Keep a reference to a kernel timeline."""
+        with self._lock:
+            self.writer.put_trace(trace)
 
     def put_samples(self, samples: list[Sample]) -> None:
         """Keep samples."""

@@ -91,6 +91,9 @@ class Context:
     def load_spec(self, launch: Launch, cell: CellPlan) -> LoadSpec:
         """Return what the client is to do in a cell."""
         work, recipe, engine = cell.workload, self.recipe, self.engine
+        # An engine that writes a timeline answers nobody meanwhile.
+        pause_s = recipe.tracing.stop_timeout_s if recipe.tracing else 0.0
+        pause_s = pause_s if cell.capture == "traced" else 0.0
         return LoadSpec(
             base_url=self.base_url,
             endpoint=work.endpoint,
@@ -106,8 +109,8 @@ class Context:
             vocab_size=engine.n_vocabulary or vocabulary(self.model_config),
             extra_body=dict(engine.extra_body),
             api_key_env=recipe.api_key_env,
-            header_timeout_s=recipe.request_timeout_s,
-            stall_timeout_s=recipe.stall_timeout_s,
+            header_timeout_s=max(recipe.request_timeout_s, pause_s),
+            stall_timeout_s=max(recipe.stall_timeout_s, pause_s),
             cpus=client_cpus(launch.cpus, os.sched_getaffinity(0)),
         )
 

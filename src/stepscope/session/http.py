@@ -1,4 +1,4 @@
-"""Small GETs: readiness and metrics."""
+"""Small requests: readiness, metrics, and switching a profiler."""
 
 import http.client
 from urllib.parse import urlsplit
@@ -6,12 +6,24 @@ from urllib.parse import urlsplit
 
 def get(url: str, *, timeout_s: float = 5.0) -> tuple[int, bytes] | None:
     """Return status and body, or None where no answer came."""
+    return _asked("GET", url, None, timeout_s)
+
+
+def post(url: str, body: bytes, *, timeout_s: float) -> tuple[int, bytes] | None:
+    """Post JSON; return status and body, or None where no answer came in time."""
+    return _asked("POST", url, body, timeout_s)
+
+
+def _asked(
+    method: str, url: str, body: bytes | None, timeout_s: float
+) -> tuple[int, bytes] | None:
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(
         parts.hostname or "", parts.port or 80, timeout=timeout_s
     )
     try:
-        connection.request("GET", parts.path or "/")
+        headers = {"Content-Type": "application/json"} if body else {}
+        connection.request(method, parts.path or "/", body, headers)
         answer = connection.getresponse()
         return answer.status, answer.read()
     except (OSError, http.client.HTTPException):

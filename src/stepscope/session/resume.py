@@ -67,7 +67,7 @@ def resumed(
     left = tuple(
         _left(launch, done, known)
         for launch in plan.launches
-        if any(not c.warm_up and c.name not in done for c in launch.cells)
+        if any(c.wanted and c.name not in done for c in launch.cells)
     )
     measured = [c for x in plan.launches for c in x.cells if not c.warm_up]
     return Resumed(
@@ -89,11 +89,11 @@ def _left(launch: LaunchPlan, done: set[str], known: set[str]) -> LaunchPlan:
     cells = tuple(
         msgspec.structs.replace(
             cell,
-            name=f"{cell.name}{suffix}" if cell.warm_up else cell.name,
+            name=cell.name if cell.wanted else f"{cell.name}{suffix}",
             launch=f"{launch.name}{suffix}",
         )
         for cell in launch.cells
-        if cell.warm_up or cell.name not in done
+        if not cell.wanted or cell.name not in done
     )
     return msgspec.structs.replace(launch, name=f"{launch.name}{suffix}", cells=cells)
 

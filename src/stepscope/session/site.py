@@ -14,7 +14,7 @@ from stepscope.load.probe import ProbeResult, probe
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec
 from stepscope.recipe.records import Telemetry
 from stepscope.session.halt import Halt
-from stepscope.session.http import get
+from stepscope.session.http import get, post
 from stepscope.session.nvml import Gpus
 from stepscope.session.server import LocalServer, Server, ServerOrder
 from stepscope.session.watch.sampler import Sampler, Sink, Target
@@ -53,6 +53,12 @@ class Site(Protocol):
         """Return status and body of a GET, or None where no answer came."""
         ...
 
+    def post(
+        self, url: str, body: bytes, *, timeout_s: float
+    ) -> tuple[int, bytes] | None:
+        """Return status and body of a POST, or None where no answer came."""
+        ...
+
     def probe(self, spec: LoadSpec) -> ProbeResult:
         """Send one request and look at the answer."""
         ...
@@ -86,6 +92,12 @@ class LocalSite:
     def get(self, url: str, *, timeout_s: float) -> tuple[int, bytes] | None:
         """Return status and body of a GET, or None where no answer came."""
         return get(url, timeout_s=timeout_s)
+
+    def post(
+        self, url: str, body: bytes, *, timeout_s: float
+    ) -> tuple[int, bytes] | None:
+        """Return status and body of a POST, or None where no answer came."""
+        return post(url, body, timeout_s=timeout_s)
 
     def probe(self, spec: LoadSpec) -> ProbeResult:
         """Send one request and look at the answer."""

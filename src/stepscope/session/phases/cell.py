@@ -16,6 +16,7 @@ from stepscope.run.samples import MetricsSnapshot
 from stepscope.session.context import Context
 from stepscope.session.phases.boot import ending, last_line
 from stepscope.session.server import Server
+from stepscope.session.site import OnProgress
 
 _WATCH_S = 0.1
 _METRICS_TIMEOUT_S = 5.0
@@ -30,6 +31,7 @@ def planned(cell: CellPlan, launch: str) -> Cell:
         workload=cell.workload,
         repeat=cell.repeat,
         warm_up=cell.warm_up,
+        capture=cell.capture,
         status="interrupted",
     )
 
@@ -43,8 +45,22 @@ def not_measured(context: Context, cell: CellPlan, launch: str, why: str) -> Non
     )
 
 
-def measured(context: Context, launch: Launch, plan: CellPlan, server: Server) -> Cell:
+def measured(
+    context: Context,
+    launch: Launch,
+    plan: CellPlan,
+    server: Server,
+    *,
+    on_progress: OnProgress | None = None,
+) -> Cell:
     """Measure a cell and return it as it was recorded, without its requests.
+
+    Args:
+        context: The session.
+        launch: The launch that it runs on.
+        plan: What to drive.
+        server: Its end ends the cell.
+        on_progress: Hears of progress in place of the observer.
 
     Raises:
         OSError: The disk failed or is full.
@@ -63,7 +79,7 @@ def measured(context: Context, launch: Launch, plan: CellPlan, server: Server) -
         result = context.site.drive(
             context.load_spec(launch, plan),
             folder,
-            on_progress=context.observer.progress,
+            on_progress=on_progress or context.observer.progress,
             stop=watch.stop,
         )
     except StepscopeError as error:
