@@ -1,10 +1,9 @@
 """Waiting until GPUs have room: another process must give its memory back first."""
 
-import os
-
 from stepscope.recipe.records import Configuration
 from stepscope.run.serverlog import ServerLog
 from stepscope.session.context import Context
+from stepscope.session.phases.preflight import visible_gpus
 from stepscope.units import NS_PER_S, gib
 
 _WAIT_NS = 300 * NS_PER_S
@@ -35,7 +34,13 @@ def wait_for_room(
     share = _asked_share(configuration, log)
     layout = context.engine.layout(configuration.flags)
     n_gpus = max(1, layout.tp * layout.dp * layout.pp)
-    mine = _visible(configuration, len(gpus.identities))[:n_gpus]
+    visible = visible_gpus(configuration)
+    if visible is None:
+        return "CUDA_VISIBLE_DEVICES does not say which GPUs it uses by their indices"
+    known = range(len(gpus.identities))
+    mine = [i for i in visible or known if i in known][:n_gpus]
+    if not mine:
+        return "none of the GPUs that it uses can be seen"
     totals = [gpus.identities[i].memory_bytes for i in mine]
     until = clock.now_ns() + _WAIT_NS
     context.observer.phase("wait", "for GPU memory that another process holds")
@@ -59,14 +64,6 @@ def _asked_share(configuration: Configuration, log: ServerLog) -> float:
         if isinstance(value, int | float) and not isinstance(value, bool):
             return float(value)
     return log.ledger.utilization or _DEFAULT_SHARE
-
-
-def _visible(configuration: Configuration, n_gpus: int) -> list[int]:
-    """Return which GPUs the server may use, in its order."""
-    name = "CUDA_VISIBLE_DEVICES"
-    text = configuration.environment.get(name, os.environ.get(name, ""))
-    chosen = [int(x) for x in text.split(",") if x.strip().isdecimal()]
-    return [i for i in chosen if i < n_gpus] or list(range(n_gpus))
 
 
 def _settled(last: list[int | None], now: list[int | None]) -> bool:
