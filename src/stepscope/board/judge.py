@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from stepscope.analysis.records import Analysis
 from stepscope.board.opinion import Hypothesis, Verdict, join, weigh
+from stepscope.board.published.check import check_claims
 from stepscope.board.records import HYPOTHESES, Board
 from stepscope.board.regimes import Point, Regime, regimes
 from stepscope.board.rules import RULES
@@ -33,11 +34,13 @@ def judge(run: Run, analysis: Analysis) -> Board:
             if not points:
                 points = (_unmeasured(RULES[name], run, analysis, configuration),)
             judged.extend(regimes(name, configuration, points))
+    entries = tuple(regime.entry for regime in judged)
     return Board(
         sentences=sentences(run, analysis, judged),
-        entries=tuple(regime.entry for regime in judged),
+        entries=entries,
         solid=solid(run, analysis),
         not_solid=not_solid(run, analysis),
+        findings=check_claims(run, analysis, entries),
     )
 
 

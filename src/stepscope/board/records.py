@@ -4,6 +4,8 @@ from typing import Literal
 
 import msgspec
 
+from stepscope.findings import Finding
+
 #: design.md, section 5. Fixed ids, in the order in which they are printed.
 HYPOTHESES = (
     "client", "frontend", "scheduler", "launch", "graph-launch", "kernel-gaps",
@@ -71,10 +73,11 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     """The verdict.
 
     ``sentences``: at most three, for the head of the page. They say no more than the
-    entries support.
+    entries support. ``findings``: what became of the claims of the run's source.
     """
 
     sentences: tuple[str, ...]
     entries: tuple[BoardEntry, ...]
     solid: tuple[str, ...]
     not_solid: tuple[NotSolid, ...]
+    findings: tuple[Finding, ...] = ()

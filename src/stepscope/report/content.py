@@ -159,9 +159,10 @@ def evidence(entry: BoardEntry) -> list[tuple[str, str, list[Evidence], str]]:
     return [(q, unit, items, why) for (q, unit, why), items in groups.items()]
 
 
-def findings(run: Run, analysis: Analysis) -> list[Finding]:
+def findings(run: Run, analysis: Analysis, board: Board | None = None) -> list[Finding]:
     """Return all findings, worst first; the same finding once."""
-    every = dict.fromkeys((*run.findings, *analysis.findings))
+    claims = board.findings if board is not None else ()
+    every = dict.fromkeys((*claims, *run.findings, *analysis.findings))
     return sorted(every, key=lambda f: _ORDER[f.severity])
 
 

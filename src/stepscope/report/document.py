@@ -79,7 +79,7 @@ def document(run: Run) -> AnalyzeDocument:
         comparisons=analysis.comparisons,
         solid=board.solid,
         not_solid=board.not_solid,
-        findings=analysis.findings,
+        findings=tuple(dict.fromkeys((*board.findings, *analysis.findings))),
         verdict=board.sentences,
         groups=analysis.groups,
     )

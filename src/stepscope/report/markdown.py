@@ -57,7 +57,7 @@ def markdown(
     lines += [
         f"- {f.severity} {f.code}{' ' + text(f.cell) if f.cell else ''}:"
         f" {text(f.message)} {text(f.hint)}".rstrip()
-        for f in content.findings(run, analysis)
+        for f in content.findings(run, analysis, board)
     ] or ["None."]
     return "\n".join(lines) + "\n"
 

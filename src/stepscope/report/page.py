@@ -65,7 +65,7 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
         rows=content.summary_rows(analysis.cells),
         details=content.cell_details(run, analysis),
         boots=boots(run, analysis),
-        findings=content.findings(run, analysis),
+        findings=content.findings(run, analysis, board),
         machine=content.machine(run),
         command_line=content.command_line,
         environment=content.environment,

@@ -41,7 +41,7 @@ def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) 
         if not cell.valid:
             reasons = ", ".join(cell.void_reasons) or cell.status
             console.print(Text(f"{cell.name} is void: {reasons}", style="dim"))
-    _findings(console, findings(run, analysis))
+    _findings(console, findings(run, analysis, board))
     _next(console, analysis, board)
 
 

@@ -205,7 +205,7 @@ def _contradiction(m: Measured) -> str | None:
 def few(m: Measured) -> Iterator[Finding]:
     """Percentiles from too few requests."""
     n = m.n_ok
-    if 0 < n < N_FOR_P99:
+    if 0 < n < N_FOR_P99 and _prints_tails(m):
         both = n < N_FOR_P90
         yield about(
             m,
@@ -215,6 +215,14 @@ def few(m: Measured) -> Iterator[Finding]:
             "Read the maximum instead, or send more requests.",
             severity="info",
         )
+
+
+def _prints_tails(m: Measured) -> bool:
+    """Tell whether any high percentile is there; a published cell may have none."""
+    summary = m.cell.summary
+    if summary is None or m.cell.requests:
+        return True
+    return any({"p90", "p99"} & set(stats) for stats in summary.stats.values())
 
 
 def unsent(m: Measured) -> Iterator[Finding]:

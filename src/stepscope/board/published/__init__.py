@@ -1,0 +1,1 @@
+"""What a source says of its own measurement, held against the evidence."""
