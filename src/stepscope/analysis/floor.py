@@ -28,7 +28,7 @@ def step_bytes_of(run: Run) -> tuple[StepAt | None, list[Finding]]:
     """
     if run.model_config is None:
         return None, []
-    options = StepOptions(kv_dtype=_kv_dtype(run))
+    options = StepOptions(kv_dtype=kv_dtype_of(run))
     try:
         shape = model_shape(run.model_config)
         step_bytes(shape, run.layout, 1, 1, options)
@@ -47,7 +47,8 @@ def step_bytes_of(run: Run) -> tuple[StepAt | None, list[Finding]]:
     return at, []
 
 
-def _kv_dtype(run: Run) -> str:
+def kv_dtype_of(run: Run) -> str:
+    """Return the KV type that the server resolved; ``auto`` where none is told."""
     logs = [launch.log for launch in run.launches if launch.log is not None]
     found = next((log.resolved.get("kv_cache_dtype") for log in logs), None)
     return found if isinstance(found, str) else "auto"

@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "log": ("log", "log", "Read a server log: settings, memory, boot verdict."),
     "trace": ("trace", "trace", "A decode step's budget from kernel timelines."),
     "floor": ("floor", "floor", "The step time that no implementation can beat."),
+    "predict": ("predict", "predict", "Step and throughput where nobody measured."),
     "report": ("report", "report", "Write the page."),
     "query": ("query", "query", "SQL over runs."),
     "doctor": ("doctor", "doctor", "What this machine can measure."),

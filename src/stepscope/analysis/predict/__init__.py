@@ -1,0 +1,1 @@
+"""From the fitted step model to points, devices and layouts that nobody measured."""
