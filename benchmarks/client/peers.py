@@ -27,7 +27,7 @@ from measure import Place, Scenario, measured
 SCENARIOS = {
     s.name: s
     for s in (
-        Scenario("64", 64, 256, 128, 10.0),
+        Scenario("64", 64, 256, 512, 2.0),
         Scenario("2048-50k", 2048, 4096, 64, 41.0),
         Scenario("2048-5k", 2048, 4096, 16, 410.0),
     )
