@@ -29,7 +29,7 @@ from stepscope.units import NS_PER_MS, NS_PER_S, ns, seconds
 _POLL_S = 0.05
 _START_TIMEOUT_S = 120.0
 #: What a load must outlast beside the recording: the profiler's own start.
-_SLACK_NS = 4 * NS_PER_S
+_SLACK_NS = 2 * NS_PER_S
 #: Where no untraced load was measured before.
 _STEP_NS = 20 * NS_PER_MS
 _LOG_HEAD_BYTES = 1 << 20
