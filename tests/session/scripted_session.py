@@ -160,6 +160,12 @@ class ScriptedSite:
             return None
         return (200, b"") if self._looks >= script else (503, b"loading")
 
+    def post(
+        self, url: str, body: bytes, *, timeout_s: float
+    ) -> tuple[int, bytes] | None:
+        self.events.append(f"POST /{url.split('/', 3)[3]}")
+        return 200, b""
+
     def probe(self, spec: LoadSpec) -> ProbeResult:
         self.events.append("probe request")
         return self.probed
