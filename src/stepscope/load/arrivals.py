@@ -77,9 +77,9 @@ class Arrivals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return None
         if self.kind in ("constant", "gamma"):
             return self.rate
-        return n / float(np.sum(1.0 / self._rates(n)))
+        return n / float(np.sum(1.0 / self.rates(n)))
 
-    def _rates(self, n: int) -> npt.NDArray[np.float64]:
+    def rates(self, n: int) -> npt.NDArray[np.float64]:
         """Return the rate at each request, float64[n]."""
         if self.start_rps is None or self.end_rps is None:
             return np.full(n, self.rate or 1.0)
@@ -113,8 +113,11 @@ def schedule(
     """
     if arrivals.kind == "recorded":
         assert recorded is not None
-        return np.rint((recorded - recorded[0]) * arrivals.scale).astype(np.int64)
-    rates = arrivals._rates(n)  # noqa: SLF001  # one module
+        times: Times = np.rint((recorded - recorded[0]) * arrivals.scale).astype(
+            np.int64
+        )
+        return times
+    rates = arrivals.rates(n)
     if arrivals.kind == "constant" or math.isinf(arrivals.burstiness):
         gaps = 1.0 / rates
     else:
@@ -123,7 +126,8 @@ def schedule(
     due = np.cumsum(gaps)
     if arrivals.rate is not None and due[-1] > 0:
         due *= n / arrivals.rate / due[-1]
-    return np.rint(due * NS_PER_S).astype(np.int64)
+    due_ns: Times = np.rint(due * NS_PER_S).astype(np.int64)
+    return due_ns
 
 
 @dataclass(frozen=True, slots=True)

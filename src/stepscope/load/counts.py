@@ -24,6 +24,7 @@ class Counts:
         n_late_merged: Merged ones that may have waited here.
         busy_ns: Time in which the loop was not asleep.
         n_left: Requests that no slot has taken yet.
+        capped: A request that was due found no slot and none might be opened.
     """
 
     def __init__(self, n_slots: int, n_left: int, clock: Clock) -> None:
@@ -40,6 +41,9 @@ class Counts:
         self._tpot_sum_ns, self._n_tpot = 0.0, 0
         self._by_second: dict[int, int] = {}
         self._held_ns = self._blocked_ns = self._asked_ns = 0
+        self.capped = False
+        self._offered_ns: int | None = None
+        self._offered_from_ns = self._planned_at_ns = 0
         self._started_at_ns = self._area_at_ns = clock.now_ns()
         self._cpu_ns = _cpu_ns()
 
@@ -54,12 +58,21 @@ class Counts:
         self.n_left -= 1
         self._n_open += 1
 
-    def sent(self, late_ns: int) -> None:
-        """Count a request that was sent this long after its slot was free."""
+    def offer(self, from_ns: int, span_ns: int) -> None:
+        """Take note of a schedule: its start, and how long it is."""
+        self._offered_ns, self._offered_from_ns = span_ns, from_ns
+
+    def sent(self, late_ns: int, *, planned: bool = False) -> None:
+        """Count a request that was sent this long after it could go.
+
+        ``planned``: by a schedule; a later turn of a conversation is not.
+        """
         self._settle()
         self._n_sent += 1
         self._in_flight += 1
         self._late_sends.add(max(late_ns, 0))
+        if planned:
+            self._planned_at_ns = self._now()
 
     def dropped(self) -> None:
         """Count out everything that no slot has taken."""
@@ -92,6 +105,7 @@ class Counts:
 
     def never_sent(self) -> None:
         """Count a request that failed before any slot took it."""
+        self.n_left -= 1
         self._n_failed += 1
 
     def fold(self) -> None:
@@ -146,7 +160,15 @@ class Counts:
             tpot_sum_ns=self._tpot_sum_ns,
             n_tpot=self._n_tpot,
             clock_step_ns=clock_step_ns,
+            offered_ns=self._offered_ns,
+            achieved_ns=self._achieved_ns(),
+            capped=self.capped,
         )
+
+    def _achieved_ns(self) -> int | None:
+        if self._offered_ns is None or not self._planned_at_ns:
+            return None
+        return max(self._planned_at_ns - self._offered_from_ns, 1)
 
 
 def _cpu_ns() -> int:

@@ -12,12 +12,14 @@ from stepscope.errors import SessionError
 from stepscope.findings import Finding
 from stepscope.load.ask import vocabulary_size
 from stepscope.load.crew import Crew
+from stepscope.load.datasets.choose import chosen
+from stepscope.load.datasets.handover import hand_over
 from stepscope.load.health import client_health
 from stepscope.load.journal import journals, read_requests
 from stepscope.load.messages import Go, Job, Stop, Tally, TextPlan
-from stepscope.load.prompts import request_head, uses_token_ids
+from stepscope.load.prompts import WORDED, request_head, uses_token_ids
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec, parse_cpus
-from stepscope.load.text import text_plan
+from stepscope.load.text import Lengths, text_plan
 from stepscope.units import ms
 
 #: One process keeps its stamps and its merging below 1 % up to this rate.
@@ -64,15 +66,19 @@ def drive(
             "Move them away: two cells in one journal can not be told apart",
         )
     stop = stop or threading.Event()
+    called_at_ns = clock.now_ns()
     text: TextPlan | None = None
-    if not uses_token_ids(spec):
-        text = text_plan(spec)
-    elif spec.vocab_size is None:
+    if uses_token_ids(spec) and spec.vocab_size is None:
         size = vocabulary_size(spec.base_url)
         spec = msgspec.structs.replace(spec, vocab_size=size)
-    with Crew(_jobs(spec, journal_dir, text)) as crew:
+    elif not uses_token_ids(spec) and spec.source.name not in WORDED:
+        text = text_plan(spec)
+    items, notes = _items(spec, journal_dir)
+    with Crew(_jobs(spec, journal_dir, text, items)) as crew:
         while not crew.ready and not stop.is_set():
             crew.listen(_LISTEN_S)
+        if items is not None:
+            items.unlink(missing_ok=True)
         if not stop.is_set():
             _check_reached(spec, crew)
         started_at_ns = clock.now_ns() + _START_DELAY_NS
@@ -85,7 +91,32 @@ def drive(
                 crew.tell(Stop())
             if on_progress is not None:
                 on_progress(crew.progress)
-    return _result(journal_dir, crew, started_at_ns, clock.now_ns(), stopped=told)
+    result = _result(journal_dir, crew, started_at_ns, clock.now_ns(), stopped=told)
+    return msgspec.structs.replace(
+        result,
+        prepare_ns=started_at_ns - called_at_ns,
+        findings=(*notes, *result.findings),
+    )
+
+
+def _items(
+    spec: LoadSpec, journal_dir: Path
+) -> tuple[Path | None, tuple[Finding, ...]]:
+    """Choose the entries of a file; None: prompts are random."""
+    if spec.source.name == "random":
+        return None, ()
+    length = Lengths(spec)
+    path = hand_over(journal_dir, chosen(spec, length))
+    if not length.guessed:
+        return path, ()
+    note = Finding(
+        code="lengths-estimated",
+        severity="info",
+        message="the server lends no tokenizer: lengths of answers and of what was"
+        " left out of the file are guessed at four bytes a token",
+        hint="Give the length of answers, or a file that has output_tokens.",
+    )
+    return path, (note,)
 
 
 def n_processes(spec: LoadSpec) -> int:
@@ -95,14 +126,25 @@ def n_processes(spec: LoadSpec) -> int:
     """
     if spec.processes is not None:
         return min(spec.processes, spec.n_slots)
-    rate = spec.expected_tokens_per_s or spec.n_slots * _TOKENS_PER_S_PER_STREAM
+    rate = spec.expected_tokens_per_s or _guessed_tokens_per_s(spec)
     wanted = -(-rate // _TOKENS_PER_S_PER_PROCESS)
     given = parse_cpus(spec.cpus)
     room = len(given) if given else len(os.sched_getaffinity(0)) // 2
     return int(max(1, min(wanted, room, _MAX_PROCESSES, spec.n_slots)))
 
 
-def _jobs(spec: LoadSpec, journal_dir: Path, text: TextPlan | None) -> list[Job]:
+def _guessed_tokens_per_s(spec: LoadSpec) -> float:
+    arrivals = spec.arrivals
+    most = spec.n_slots * _TOKENS_PER_S_PER_STREAM
+    if arrivals is None or spec.output_tokens is None:
+        return most
+    rate = max(arrivals.rate or 0.0, arrivals.end_rps or 0.0)
+    return min(most, rate * spec.output_tokens) if rate else most
+
+
+def _jobs(
+    spec: LoadSpec, journal_dir: Path, text: TextPlan | None, items: Path | None
+) -> list[Job]:
     n = n_processes(spec)
     cpus = parse_cpus(spec.cpus)
     return [
@@ -114,6 +156,7 @@ def _jobs(spec: LoadSpec, journal_dir: Path, text: TextPlan | None) -> list[Job]
             # A CPU each where there are enough, so that none is moved in mid-burst.
             cpus=(cpus[worker],) if len(cpus) >= n else cpus,
             text=text,
+            items_path=None if items is None else str(items),
         )
         for worker in range(n)
     ]

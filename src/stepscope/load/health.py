@@ -19,6 +19,9 @@ MAX_KERNEL_DELAY_PCT = 100.0
 MAX_LATE_MERGED_PCT = 0.25
 MAX_BUSY_PCT = 80.0
 MIN_HELD_PCT = 97.0
+#: An open loop's sends may be this late at p99; latencies count from when they were
+#: due, so that what is beyond is the client's doing.
+MAX_LATE_MS = 10.0
 #: Share of a cell with requests left, below which held slots mean nothing, percent.
 _LEAST_ASKED_PCT = 10.0
 #: Fewer reads than this make no 99th percentile.
@@ -54,6 +57,8 @@ def client_health(
     asked_ns = sum(t.asked_ns for t in held)
     held_ns = sum(t.held_ns for t in held)
     late_p99_ns = late_sends.quantile_ns(0.99)
+    opened = [t for t in tallies if t.offered_ns is not None]
+    kept_pct = _kept_pct(opened)
     stamps = "kernel" if n_reads and 2 * n_unstamped < n_reads else "user"
     delay = _delay(delays)
     busy_pct = _most(tallies, [t.busy_ns for t in tallies])
@@ -62,6 +67,7 @@ def client_health(
         *lost,
         *_delay_reasons(tallies, delay, stamps, n_reads),
         *_load_reasons(held, busy_pct, cpu_pct, asked_ns),
+        *_schedule_reasons(opened, late_p99_ns, kept_pct),
     ]
     return ClientHealth(
         processes=n_processes,
@@ -73,7 +79,7 @@ def client_health(
         busy_pct=busy_pct,
         cpu_pct_max=cpu_pct,
         late_sends_ms_p99=None if late_p99_ns is None else ms(late_p99_ns),
-        held_pct=_pct(held_ns, asked_ns),
+        held_pct=kept_pct if opened else _pct(held_ns, asked_ns),
         chunks_per_s_peak=float(max(by_second.values())) if by_second else None,
         tokens_per_chunk_mean=(
             sum(t.output_tokens for t in tallies) / n_chunks if n_chunks else None
@@ -143,6 +149,35 @@ def _load_reasons(
     if used is not None and used < MIN_HELD_PCT:
         reasons.append(
             f"{used:.1f} % of the slots were in use while requests were left, below"
+            f" {MIN_HELD_PCT:g} %"
+        )
+    return reasons
+
+
+def _kept_pct(opened: Sequence[Tally]) -> float | None:
+    """Return the rate achieved over the rate offered, percent; at most 100."""
+    spans = [(t.offered_ns, t.achieved_ns) for t in opened]
+    offered = max((o for o, _ in spans if o is not None), default=0)
+    achieved = max((a for _, a in spans if a is not None), default=0)
+    # A burst that is due at once has no rate.
+    return min(100.0, 100 * offered / achieved) if offered and achieved else None
+
+
+def _schedule_reasons(
+    opened: Sequence[Tally], late_p99_ns: float | None, kept_pct: float | None
+) -> list[str]:
+    """Say where the client itself was late; a cap on requests in flight is no fault."""
+    if not opened or any(t.capped for t in opened):
+        return []
+    reasons = []
+    if late_p99_ns is not None and ms(late_p99_ns) > MAX_LATE_MS:
+        reasons.append(
+            f"the p99 of sends was {ms(late_p99_ns):.1f} ms late, above"
+            f" {MAX_LATE_MS:g} ms"
+        )
+    if kept_pct is not None and kept_pct < MIN_HELD_PCT:
+        reasons.append(
+            f"{kept_pct:.1f} % of the offered rate was achieved, below"
             f" {MIN_HELD_PCT:g} %"
         )
     return reasons

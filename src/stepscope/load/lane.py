@@ -16,9 +16,12 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.clock import Clock
+from stepscope.load.conversation import Talk
 from stepscope.load.counts import Counts
+from stepscope.load.pacing import Pacer
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stamps import Stamper
+from stepscope.load.stock import Prompt, Stock
 from stepscope.run.requests import Request
 from stepscope.units import ns
 
@@ -35,14 +38,6 @@ _SLEPT_NS = 100_000
 #: Merged reads that could have waited longer than this may be the client's doing.
 _LATE_NS = 1_000_000
 _READ_BYTES = 64 << 10
-
-
-@dataclass(frozen=True, slots=True)
-class Prompt:
-    """A request to send: its place in the cell's order and its bytes on the wire."""
-
-    index: int
-    request: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,12 +79,17 @@ class Lane:
         self.view = memoryview(bytearray(_READ_BYTES))
         self.buffers = [self.view]
         self.slots: list[Slot] = []
+        self.new_slot: Callable[[], Slot] | None = None
         self.over = asyncio.Event()
         self.stamper = Stamper(clock)
         self.counts = Counts(0, 0, clock)
         self._clock = clock
         self._write = write
-        self._left: deque[Prompt] = deque()
+        self._capped = spec.arrivals is None or spec.concurrency is not None
+        self._open_loop = spec.arrivals is not None
+        self._pacer: Pacer | None = None
+        self._left = Stock()
+        self._following: dict[int, Prompt] = {}
         self._running = False
         self._start_at_ns = 0
         self._to_decode: deque[Slot] = deque()
@@ -100,11 +100,24 @@ class Lane:
 
     # The cell.
 
-    def start(self, prompts: list[Prompt]) -> None:
-        """Give every slot its first request."""
-        self._left.extend(prompts)
+    def start(self, stock: Stock, at_ns: int) -> None:
+        """Give every slot its first request, or in an open loop those that are due.
+
+        Args:
+            stock: What is to be sent.
+            at_ns: The common start, which a schedule counts from.
+        """
+        self._left = stock
         self._running = True
-        self.counts = Counts(len(self.slots), len(prompts), self._clock)
+        n_held = 0 if self._open_loop else len(self.slots)
+        self.counts = Counts(n_held, stock.n_requests, self._clock)
+        if self._open_loop:
+            grows = not self._capped
+            self._pacer = Pacer(self, stock, self._clock, grows=grows)
+            self.counts.offer(at_ns, self._pacer.offered_ns)
+            self._pacer.begin(at_ns)
+            self._end_if_over()
+            return
         self._to_start.extend(self.slots)
         self._start_at_ns = self.now()
         self._start_some()
@@ -112,20 +125,21 @@ class Lane:
     def _start_some(self) -> None:
         """Send first requests for one slice, then let the sockets be read."""
         began = now = self.now()
-        while self._to_start and self._left and now < began + _ENDING_SLICE_NS:
-            self._give(self._to_start.popleft(), self._start_at_ns)
+        while self._to_start and len(self._left) and now < began + _ENDING_SLICE_NS:
+            self.give(self._to_start.popleft(), self._left.take(), self._start_at_ns)
             now = self.now()
-        if not self._in_turn:
-            self.counts.busy_ns += now - began
-        if self._to_start and self._left:
+        self.worked(began)
+        if self._to_start and len(self._left):
             self.loop.call_soon(self._start_some)
 
     def stop(self) -> None:
         """Cancel what is in flight; what was never sent stays unrecorded."""
+        self._running, was_running = False, self._running
         self._left.clear()
         self.counts.dropped()
         for slot in self.slots:
             slot.cancel()
+        self._running = was_running
         self._end_if_over()
 
     def check(self) -> None:
@@ -139,13 +153,28 @@ class Lane:
     def close(self) -> None:
         """Close all connections."""
         self._running = False
+        if self._pacer is not None:
+            self._pacer.close()
         for slot in self.slots:
             slot.close()
         self.stamper.close()
 
-    def _give(self, slot: "Slot", free_at_ns: int) -> None:
+    def give(self, slot: "Slot", prompt: Prompt, from_ns: int) -> None:
+        """Let ``slot`` carry ``prompt``, which could go since ``from_ns``."""
         self.counts.taken()
-        slot.take(self._left.popleft(), free_at_ns)
+        slot.take(prompt, from_ns, scheduled=self._open_loop)
+
+    def worked(self, since_ns: int) -> None:
+        """Count time in which the loop was busy outside of a turn."""
+        if not self._in_turn:
+            self.counts.busy_ns += self.now() - since_ns
+
+    def grown(self) -> "Slot":
+        """Return a further slot, not yet connected."""
+        assert self.new_slot is not None
+        slot = self.new_slot()
+        self.slots.append(slot)
+        return slot
 
     def _end_if_over(self) -> None:
         if self._running and self.counts.over:
@@ -167,31 +196,52 @@ class Lane:
         if any(other.connected for other in self.slots):
             slot.abandon(kind, detail)
             return
-        left, self._left = self._left, deque()
-        self.counts.dropped()
-        for other in self.slots:
+        while len(self._left):
+            prompt = self._left.take()
+            self._never_sent(prompt, kind, f"never sent: {detail}")
+            if prompt.talk is not None:
+                self._break_off(prompt.talk)
+        for other in list(self.slots):
             other.abandon(kind, detail)
-        now = self.now()
-        for prompt in left:
-            self.counts.never_sent()
-            self._write(
-                Request(
-                    index=prompt.index,
-                    worker=self.worker,
-                    sent_at_ns=now,
-                    ended_at_ns=now,
-                    requested_output_tokens=self.output_tokens,
-                    failure=kind,
-                    failure_detail=f"never sent: {detail}",
-                ),
-                None,
-            )
         self._end_if_over()
 
+    def _never_sent(self, prompt: Prompt, kind: str, detail: str) -> None:
+        """Record a request that failed before any slot took it."""
+        now = self.now()
+        self.counts.never_sent()
+        self._write(
+            Request(
+                index=prompt.index,
+                worker=self.worker,
+                sent_at_ns=now,
+                ended_at_ns=now,
+                requested_output_tokens=prompt.output_tokens or self.output_tokens,
+                failure=kind,
+                failure_detail=detail,
+                conversation=None if prompt.talk is None else prompt.talk.number,
+                turn=prompt.turn,
+            ),
+            None,
+        )
+
+    def _break_off(self, talk: Talk) -> None:
+        """Record the turns that a failed one leaves without their history."""
+        for prompt in talk.break_off():
+            self._never_sent(prompt, "abandoned", "an earlier turn failed")
+
     def free(self, slot: "Slot", at_ns: int) -> None:
-        """Hear that ``slot`` has been free since ``at_ns``."""
-        if self._left:
-            self._give(slot, at_ns)
+        """Hear that ``slot`` has been free since ``at_ns``.
+
+        A conversation goes on at once, over the connection that it has.
+        """
+        following = self._following.pop(slot.number, None)
+        if following is not None:
+            self.give(slot, following, at_ns)
+        elif self._pacer is not None:
+            self._pacer.freed(slot)
+            self._end_if_over()
+        elif len(self._left):
+            self.give(slot, self._left.take(), at_ns)
         else:
             self._end_if_over()
 
@@ -200,12 +250,21 @@ class Lane:
         request: Request,
         arrivals: npt.NDArray[np.int64],
         texts: list[str] | None,
+        talk: Talk | None,
         *,
         was_sent: bool,
     ) -> None:
-        """Write an ended request and count it."""
+        """Write an ended request and count it; ``talk`` is what it was a turn of."""
         self._write(request, texts)
         self.counts.ended(request, arrivals, was_sent=was_sent)
+        if talk is None or not self._running:
+            return
+        if not request.ok:
+            self._break_off(talk)
+            return
+        following = talk.go_on("".join(texts or []))
+        if following is not None:
+            self._following[request.slot] = following
 
     def merged(self, *, late: bool) -> None:
         """Hear of a read that held several content chunks."""

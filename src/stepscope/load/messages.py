@@ -18,11 +18,15 @@ class TextPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         words: Words to draw from.
         n_words: Words of each prompt.
         exact: True when the server's tokenizer confirmed the length.
+        n_tokens: Tokens that ``n_words`` make; None: as many as the spec asks for.
+        words_per_token: Further words for each further token.
     """
 
     words: tuple[str, ...]
     n_words: int
     exact: bool
+    n_tokens: int | None = None
+    words_per_token: float = 1.0
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -34,6 +38,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     journal_dir: str
     cpus: tuple[int, ...]
     text: TextPlan | None
+    items_path: str | None = None
 
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):
@@ -88,6 +93,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         output_tokens: Output tokens of successful requests.
         tpot_sum_ns: Sum of TPOT over ``n_tpot`` successful requests.
         n_tpot: Requests that have a TPOT.
+        offered_ns: In an open loop, from the start to when the last was due.
+        achieved_ns: The same to when the last that was due was sent.
+        capped: A full client held requests back that were due.
         clock_step_ns: Largest step of the wall clock against the monotonic one.
     """
 
@@ -113,6 +121,9 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     tpot_sum_ns: float
     n_tpot: int
     clock_step_ns: int
+    offered_ns: int | None = None
+    achieved_ns: int | None = None
+    capped: bool = False
 
 
 ToWorker = Job | Go | Stop

@@ -6,7 +6,8 @@ import socket
 import msgspec
 
 from stepscope.clock import Clock
-from stepscope.load.prompts import request_bytes, uses_token_ids
+from stepscope.load.drawing import first_request
+from stepscope.load.prompts import WORDED, uses_token_ids
 from stepscope.load.response import Response
 from stepscope.load.spec import LoadSpec, parse_address
 from stepscope.load.text import text_plan
@@ -56,8 +57,8 @@ def probe(spec: LoadSpec, clock: Clock) -> ProbeResult:
         RecipeError: The spec is wrong.
     """
     spec.check()
-    text = None if uses_token_ids(spec) else text_plan(spec)
-    request = request_bytes(spec, 0, text)
+    plain = uses_token_ids(spec) or spec.source.name in WORDED
+    request = first_request(spec, None if plain else text_plan(spec))
     response, raw = Response(), bytearray()
     failure = _exchange(spec, request, response, raw, clock)
     if failure is None:

@@ -1,4 +1,4 @@
-"""One slot of the closed loop: a kept connection and the request that it carries.
+"""One slot: a kept connection and the request that it carries.
 
 Arriving bytes are stamped and put aside; decoding waits for the loop's next slice,
 except that the end of a response is decoded at once, because the next send hangs on
@@ -13,9 +13,10 @@ from enum import Enum
 
 import numpy as np
 
-from stepscope.load.lane import Lane, Prompt
+from stepscope.load.lane import Lane
 from stepscope.load.response import Response
 from stepscope.load.stamps import ANCILLARY_BYTES, stamp_socket
+from stepscope.load.stock import Prompt
 from stepscope.run.requests import Request
 
 _REFUSED = frozenset({errno.ECONNREFUSED})
@@ -58,6 +59,7 @@ class Slot:
         "_read_at_ns",
         "_response",
         "_retried",
+        "_scheduled",
         "_sent_at_ns",
         "_sock",
         "_to_send",
@@ -84,6 +86,7 @@ class Slot:
         self._connect_by_ns = self._sent_at_ns = self._free_at_ns = 0
         self._read_at_ns = self._event_at_ns = self._n_events = 0
         self._fresh = self._retried = self._waits_to_send = False
+        self._scheduled = False
 
     @property
     def connected(self) -> bool:
@@ -161,10 +164,15 @@ class Slot:
 
     # Sending.
 
-    def take(self, prompt: Prompt, free_at_ns: int) -> None:
-        """Carry ``prompt``; the slot has been free since ``free_at_ns``."""
+    def take(self, prompt: Prompt, free_at_ns: int, *, scheduled: bool = False) -> None:
+        """Carry ``prompt``, which could go since ``free_at_ns``.
+
+        In a closed loop that is when the slot was free; ``scheduled``: when it was
+        due.
+        """
         self.prompt = prompt
         self._free_at_ns = free_at_ns
+        self._scheduled = scheduled
         self._retried = False
         self._sent_at_ns = 0
         if self.state is State.IDLE:
@@ -175,13 +183,15 @@ class Slot:
 
     def _send(self) -> None:
         assert self.prompt is not None
-        self._response = Response(keep_text=self._lane.keep_text)
+        keep_text = self._lane.keep_text or self.prompt.talk is not None
+        self._response = Response(keep_text=keep_text)
         self._n_events = 0
         self._to_send = memoryview(self.prompt.request)
         self.state = State.BUSY
         now = self._lane.now()
         if not self._sent_at_ns:
-            self._lane.counts.sent(now - self._free_at_ns)
+            planned = self.prompt.due_ns is not None
+            self._lane.counts.sent(now - self._free_at_ns, planned=planned)
         self._sent_at_ns = self._read_at_ns = self._event_at_ns = now
         self._push()
 
@@ -329,7 +339,7 @@ class Slot:
     def _record(self, kind: str | None, detail: str | None, at_ns: int) -> None:
         """Hand the ended request to the lane as a record."""
         assert self.prompt is not None
-        response, index = self._response, self.prompt.index
+        response, prompt = self._response, self.prompt
         was_sent = bool(self._sent_at_ns)
         if not was_sent:
             response = Response()
@@ -340,9 +350,10 @@ class Slot:
         arrivals = ascending(response.arrivals_ns)
         stream = response.stream
         request = Request(
-            index=index,
+            index=prompt.index,
             slot=self.number,
             worker=self._lane.worker,
+            intended_at_ns=self._free_at_ns if self._scheduled else None,
             sent_at_ns=sent_at_ns,
             ended_at_ns=max(at_ns, sent_at_ns),
             first_byte_at_ns=response.first_body_at_ns,
@@ -351,15 +362,18 @@ class Slot:
             prompt_tokens=stream.prompt_tokens,
             output_tokens=stream.output_tokens,
             cached_tokens=stream.cached_tokens,
-            requested_output_tokens=self._lane.output_tokens,
+            requested_output_tokens=prompt.output_tokens or self._lane.output_tokens,
             n_chunks=len(arrivals),
             chunk_offsets_ns=(arrivals - sent_at_ns).astype("<i8").tobytes(),
             finish_reason=stream.finish_reason,
             http_status=response.status,
             failure=kind,
             failure_detail=detail,
+            conversation=None if prompt.talk is None else prompt.talk.number,
+            turn=prompt.turn,
         )
-        self._lane.record(request, arrivals, stream.texts, was_sent=was_sent)
+        lane = self._lane
+        lane.record(request, arrivals, stream.texts, prompt.talk, was_sent=was_sent)
 
 
 def ascending(stamps: "array[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":

@@ -6,22 +6,73 @@ import msgspec
 
 from stepscope.errors import RecipeError
 from stepscope.findings import Finding
+from stepscope.load.arrivals import Arrivals
+from stepscope.recipe.records import Dataset
 from stepscope.run.client import ClientHealth
 
 ENDPOINTS = ("/v1/completions", "/v1/chat/completions")
 
 
+class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where prompts come from.
+
+    Attributes:
+        name: ``random``, or a file's form.
+        path: The file.
+        input_range: Random lengths vary by this share either way, evenly.
+        output_range: The same of the answers asked for.
+        prefix_tokens: Tokens that all random prompts of the cell begin with, beside
+            their own.
+        shuffle: Take a file's prompts in an order drawn from the seed.
+        repeat: Begin again where a file holds fewer prompts than are asked for.
+        block_tokens: Tokens that one hash of a trace stands for.
+        time_unit_s: What a trace counts its time in.
+    """
+
+    name: Dataset = "random"
+    path: str | None = None
+    input_range: float = 0.0
+    output_range: float = 0.0
+    prefix_tokens: int = 0
+    shuffle: bool = True
+    repeat: bool = True
+    block_tokens: int = 512
+    time_unit_s: float = 0.001
+
+    def check(self) -> None:
+        """Raise for what can not be drawn.
+
+        Raises:
+            RecipeError: A range is not below 1, or there is no file.
+        """
+        for name, value in (
+            ("input range", self.input_range), ("output range", self.output_range)
+        ):  # fmt: skip
+            if not 0 <= value < 1:
+                raise RecipeError(name, f"{value}", "a number from 0 to below 1")
+        if self.prefix_tokens < 0 or self.block_tokens < 1 or self.time_unit_s <= 0:
+            raise RecipeError(
+                "dataset",
+                f"a prefix of {self.prefix_tokens}, blocks of {self.block_tokens}"
+                f" tokens, a unit of {self.time_unit_s:g} s",
+                "no negative length and no empty block or unit",
+            )
+        if self.name != "random" and not self.path:
+            raise RecipeError(f"dataset {self.name}", "no file", "its path")
+
+
 class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One cell's load: a closed loop of ``concurrency`` slots.
+    """One cell's load: a closed loop of ``concurrency`` slots, or an open one.
 
     Attributes:
         base_url: ``http://host:port``, with a path prefix if the server has one.
         endpoint: ``/v1/completions`` or ``/v1/chat/completions``.
         model: The name that the server knows it by.
         n_prompts: Requests in all.
-        concurrency: Requests kept in flight.
-        input_tokens: Length of each prompt.
-        output_tokens: Tokens asked of each answer.
+        concurrency: Requests kept in flight; in an open loop the most that may be,
+            None: any number.
+        input_tokens: Length of each prompt; None: the dataset says.
+        output_tokens: Tokens asked of each answer; None: the dataset says.
         ignore_eos: Ask the server to go on after an end-of-sequence token.
         temperature: Sent when it is not None.
         seed: Draws the prompts. Give every cell another one, or the server's prefix
@@ -41,15 +92,17 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         expected_tokens_per_s: What the server may deliver, to choose the number of
             processes; None: guessed from the concurrency.
         keep_text: Write the answers to ``texts-<worker>.journal`` too.
+        arrivals: When requests are due; None: a closed loop.
+        source: Where prompts come from.
     """
 
     base_url: str
     endpoint: str = ENDPOINTS[0]
     model: str
     n_prompts: int
-    concurrency: int
-    input_tokens: int
-    output_tokens: int
+    concurrency: int | None
+    input_tokens: int | None
+    output_tokens: int | None
     ignore_eos: bool = True
     temperature: float | None = None
     seed: int = 0
@@ -65,6 +118,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     cpus: str | None = None
     expected_tokens_per_s: float | None = None
     keep_text: bool = False
+    arrivals: Arrivals | None = None
+    source: Source = Source()
 
     def check(self) -> None:
         """Raise for what can not be driven.
@@ -82,7 +137,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "connect_timeout_s",
         ):
             value = getattr(self, name)
-            if value <= 0:
+            if value is not None and value <= 0:
                 raise RecipeError(name, f"{value}", "a number above 0")
         if self.processes is not None and self.processes < 1:
             raise RecipeError("processes", f"{self.processes}", "a number above 0")
@@ -92,11 +147,25 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             )
         parse_address(self.base_url)
         parse_cpus(self.cpus)
+        self._check_load()
+
+    def _check_load(self) -> None:
+        self.source.check()
+        if self.arrivals is not None:
+            self.arrivals.check()
+        elif self.concurrency is None:
+            raise RecipeError(
+                "concurrency", "none, and no arrivals", "a number in flight or a rate"
+            )
+        if self.source.name == "random":
+            for name in ("input_tokens", "output_tokens"):
+                if getattr(self, name) is None:
+                    raise RecipeError(name, "missing", "a length for random prompts")
 
     @property
     def n_slots(self) -> int:
         """Slots that can ever be in use."""
-        return min(self.concurrency, self.n_prompts)
+        return min(self.concurrency or self.n_prompts, self.n_prompts)
 
 
 class Address(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -142,6 +211,8 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         lost_workers: Client processes that died; what they had in flight is unknown.
         stopped: True when it was ended by ``stop``.
         findings: ``clock-step`` and ``client-worker-lost``; they name no cell.
+        prepare_ns: What it took to draw prompts and open connections, before the
+            start.
     """
 
     started_at_ns: int
@@ -152,6 +223,7 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     lost_workers: int = 0
     stopped: bool = False
     findings: tuple[Finding, ...] = ()
+    prepare_ns: int | None = None
 
 
 def parse_address(base_url: str) -> Address:

@@ -75,7 +75,9 @@ class Stock:
         """Put a prompt behind those that are there."""
         at, size = len(self._indices), len(prompt.request)
         self._indices.append(prompt.index)
-        self._tokens.append(-1 if prompt.output_tokens is None else prompt.output_tokens)
+        self._tokens.append(
+            -1 if prompt.output_tokens is None else prompt.output_tokens
+        )
         self._dues.append(-1 if prompt.due_ns is None else prompt.due_ns)
         self._sizes.append(size)
         if prompt.talk is not None:

@@ -8,7 +8,10 @@ prompt of any length needs no further question. The sum is checked on whole prom
 import random
 from collections.abc import Callable
 
+import msgspec
+
 from stepscope.load.ask import ask
+from stepscope.load.datasets.choose import estimated_tokens
 from stepscope.load.messages import TextPlan
 from stepscope.load.spec import LoadSpec
 from stepscope.load.words import LETTERS, WORDS
@@ -17,25 +20,51 @@ from stepscope.load.words import LETTERS, WORDS
 Count = Callable[[str], int | None]
 
 _ENOUGH_WORDS = 24
+#: Length that a plan is fitted at where a trace brings lengths of its own.
+_SOME_TOKENS = 256
 _N_CHECKS = 2
 
 
 def text_plan(spec: LoadSpec) -> TextPlan:
-    """Return how to draw text prompts of ``spec.input_tokens`` tokens.
+    """Return how to draw text prompts of ``spec.input_tokens`` tokens and a prefix.
 
     ``exact`` is False where the server has no tokenizer to ask, or its counts do not
     add up; then the words are so many as make that length on average, or one a token
     where nothing is known. The usage record tells what it became.
     """
+    n_tokens = (spec.input_tokens or _SOME_TOKENS) + spec.source.prefix_tokens
     count = _counter(spec)
     if count is not None:
-        plan = _fitted(spec, count) or _scaled(spec, count)
+        plan = _fitted(n_tokens, spec.seed, count) or _scaled(n_tokens, count)
         if plan is not None:
             return plan
-    return TextPlan(words=WORDS, n_words=spec.input_tokens, exact=False)
+    return TextPlan(words=WORDS, n_words=n_tokens, exact=False, n_tokens=n_tokens)
 
 
-def _fitted(spec: LoadSpec, count: Count) -> TextPlan | None:
+class Lengths:
+    """Counts the tokens of texts with the server's tokenizer, no template around them.
+
+    Attributes:
+        guessed: It could not be asked, so that lengths are of four bytes a token.
+    """
+
+    def __init__(self, spec: LoadSpec) -> None:
+        self._spec = msgspec.structs.replace(spec, endpoint="/v1/completions")
+        self._count: Count | None = None
+        self.guessed = False
+
+    def __call__(self, text: str) -> int:
+        """Return the number of tokens."""
+        if self._count is None and not self.guessed:
+            self._count = _counter(self._spec)
+        n = None if self._count is None else self._count(text)
+        if n is None:
+            self.guessed = True
+            return estimated_tokens(text)
+        return n
+
+
+def _fitted(n_tokens: int, seed: int, count: Count) -> TextPlan | None:
     words = tuple(_single_tokens([*WORDS, *LETTERS], count))
     if len(words) < _ENOUGH_WORDS:
         return None
@@ -43,25 +72,31 @@ def _fitted(spec: LoadSpec, count: Count) -> TextPlan | None:
     if few is None or many != few + 1:
         return None
     # The first word stands behind no blank and may be several tokens; it is kept.
-    n_words = spec.input_tokens - few + 2
+    n_words = n_tokens - few + 2
     if n_words < 2:
         return None
-    rng = random.Random(spec.seed)  # noqa: S311  # nothing secret
+    rng = random.Random(seed)  # noqa: S311  # nothing secret
     for _ in range(_N_CHECKS):
         text = " ".join(rng.choices(words, k=n_words))
-        if count(text) != spec.input_tokens:
+        if count(text) != n_tokens:
             return None
-    return TextPlan(words=words, n_words=n_words, exact=True)
+    return TextPlan(words=words, n_words=n_words, exact=True, n_tokens=n_tokens)
 
 
-def _scaled(spec: LoadSpec, count: Count) -> TextPlan | None:
+def _scaled(n_tokens: int, count: Count) -> TextPlan | None:
     """Return a plan by the mean number of tokens that a word makes."""
     few, many = count(WORDS[0]), count(" ".join(WORDS))
     if few is None or many is None or many <= few:
         return None
     each = (many - few) / (len(WORDS) - 1)
-    n_words = max(1, round((spec.input_tokens - few) / each) + 1)
-    return TextPlan(words=WORDS, n_words=n_words, exact=False)
+    n_words = max(1, round((n_tokens - few) / each) + 1)
+    return TextPlan(
+        words=WORDS,
+        n_words=n_words,
+        exact=False,
+        n_tokens=n_tokens,
+        words_per_token=1 / each,
+    )
 
 
 def _single_tokens(words: list[str], count: Count) -> list[str]:

@@ -20,6 +20,7 @@ import msgspec
 
 from stepscope.clock import Clock, SystemClock
 from stepscope.errors import SessionError, StepscopeError
+from stepscope.load.drawing import stock_of
 from stepscope.load.lane import Lane, Peer
 from stepscope.load.messages import (
     FrameReader,
@@ -32,7 +33,6 @@ from stepscope.load.messages import (
     ToWorker,
     message,
 )
-from stepscope.load.prompts import prompts_of
 from stepscope.load.slot import Slot, State
 from stepscope.load.spec import LoadSpec, parse_address
 from stepscope.run.frames import frame
@@ -42,6 +42,9 @@ _PROGRESS_S = 0.1
 #: Connections opened at once: below the listen backlog of common servers.
 _CONNECTS_AT_ONCE = 64
 _SPARE_FILES = 64
+#: Connections that an open loop without a cap begins with, in all processes.
+_OPEN_AT_START = 64
+_COARSE_NS = 2_000_000
 
 
 class Journal:
@@ -83,16 +86,19 @@ class Worker:
         self._broken: BaseException | None = None
         asyncio.get_running_loop().set_exception_handler(self._on_defect)
         spec = job.spec
-        self._prompts = prompts_of(spec, job.worker, job.n_workers, job.text)
+        self._stock = stock_of(job)
         self._lane = Lane(spec, job.worker, _resolve(spec), Journal(job).write, clock)
-        self._lane.slots = [
-            Slot(number, self._lane)
-            for number in range(job.worker, spec.n_slots, job.n_workers)
-        ]
+        self._lane.new_slot = self._new_slot
+        for _ in range(_slots_at_start(job)):
+            self._lane.grown()
+
+    def _new_slot(self) -> Slot:
+        number = self._job.worker + self._job.n_workers * len(self._lane.slots)
+        return Slot(number, self._lane)
 
     async def run(self) -> None:
         """Live through the cell."""
-        loop, lane = self._lane.loop, self._lane
+        loop, lane, spec = self._lane.loop, self._lane, self._job.spec
         # What came in one read with the job is in the reader and wakes nobody.
         self._obey(self._commands.feed(b""))
         loop.add_reader(0, self._on_command)
@@ -106,10 +112,12 @@ class Worker:
         _say(Ready(n_connected=lane.n_connected, trouble=trouble), sure=True)
         start_at_ns = await self._go
         if not self._stopped:
-            wait_s = (start_at_ns - self._clock.now_ns()) / 1e9
+            # A loop's timers are coarse; a schedule's first instant is met by its own.
+            early_ns = 0 if spec.arrivals is None else _COARSE_NS
+            wait_s = (start_at_ns - early_ns - self._clock.now_ns()) / 1e9
             await asyncio.sleep(max(wait_s, 0))
         if not self._stopped:
-            lane.start(self._prompts)
+            lane.start(self._stock, start_at_ns)
             await lane.over.wait()
         if self._broken is not None:
             raise self._broken
@@ -193,9 +201,21 @@ def _say(said: ToParent, *, sure: bool) -> None:
         os.write(1, message(said))
 
 
-def _raise_file_limit(n_slots: int) -> None:
+def _slots_at_start(job: Job) -> int:
+    spec = job.spec
+    n = spec.n_slots
+    if spec.arrivals is not None and spec.concurrency is None:
+        n = min(n, max(_OPEN_AT_START, job.n_workers))
+    return len(range(job.worker, n, job.n_workers))
+
+
+def _raise_file_limit(job: Job) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    n_slots = job.spec.n_slots // job.n_workers + 1
     needed = n_slots + _SPARE_FILES
+    if job.spec.arrivals is not None and job.spec.concurrency is None:
+        # Nobody knows how many an open loop will need: all that may be had.
+        needed = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     if soft >= needed:
         return
     if hard != resource.RLIM_INFINITY and hard < needed:
@@ -237,7 +257,7 @@ def main() -> int:
     try:
         if job.cpus:
             os.sched_setaffinity(0, job.cpus)
-        _raise_file_limit(job.spec.n_slots // job.n_workers + 1)
+        _raise_file_limit(job)
         with asyncio.Runner(loop_factory=_runner()) as runner:
             runner.run(_live(job, reader))
     except (StepscopeError, OSError) as error:
