@@ -6,27 +6,27 @@ import msgspec
 
 from stepscope.analysis.across.anomalies import ttft_findings
 from stepscope.analysis.across.compare import comparisons
+from stepscope.analysis.across.drift import drift_findings
 from stepscope.analysis.across.groups import repeat_findings, repeat_groups
 from stepscope.analysis.across.stepmodel import Bytes, BytesOf, step_models
-from stepscope.analysis.across.warmup import warm_up_findings
-from stepscope.analysis.boot.document import log_document
+from stepscope.analysis.across.warmup import warm_up_findings, with_warm_up
 from stepscope.analysis.cell.findings import cell_findings
 from stepscope.analysis.cell.loop_rules import stalled_in_decode
 from stepscope.analysis.cell.measured import measured
 from stepscope.analysis.cell.result import cell_result
 from stepscope.analysis.cell.telemetry import Machine
+from stepscope.analysis.fixes import compared_with_fixes, fixed_cells
 from stepscope.analysis.floor import (
     StepAt,
     context_of,
     floor_points,
     step_bytes_of,
 )
-from stepscope.analysis.records import Analysis, BootResult, CellResult
+from stepscope.analysis.records import Analysis, CellResult
+from stepscope.analysis.startup import boot_results, break_evens, startup_costs
 from stepscope.findings import Finding
 from stepscope.physics.hardware import find_gpu
-from stepscope.run.run import Launch, Run
-from stepscope.run.serverlog import BootVerdict
-from stepscope.units import seconds
+from stepscope.run.run import Run
 
 
 def analyze(run: Run) -> Analysis:
@@ -46,7 +46,10 @@ def analyze(run: Run) -> Analysis:
     contaminated = _named(found, "first-run-contaminated")
     anomalous = contaminated | _named(found, "stall", "ttft-not-monotone")
     groups = repeat_groups(results, anomalous)
-    found += warm_up_findings(run, results)
+    compiled = _named(found, "jit-during-measurement")
+    results = with_warm_up(run, results, compiled)
+    found += warm_up_findings(run, results, compiled)
+    found += drift_findings(run, results, contaminated | in_decode)
     bytes_of, more = step_bytes_of(run)
     models, poor = step_models(
         results,
@@ -57,13 +60,18 @@ def analyze(run: Run) -> Analysis:
     order = list(dict.fromkeys(c.configuration for c in run.cells))
     launches = {cell.name: cell.launch for cell in run.cells}
     compared, notes = comparisons(groups, order, launches, anomalous)
-    found += [*more, *poor, *notes, *_from_logs(run)]
+    compared, mended = compared_with_fixes(run, compared)
+    boots = boot_results(run)
+    costs = startup_costs(boots, run)
+    found += [*more, *poor, *notes, *mended, *fixed_cells(run), *_from_logs(run)]
     return Analysis(
         cells=tuple(results),
         groups=groups,
         step_model=models,
         floor=floor_points(results, run, bytes_of, contaminated | in_decode),
-        boot=tuple(_boot(launch) for launch in run.launches),
+        boot=boots,
+        startup=costs,
+        break_even=break_evens(costs, compared),
         comparisons=compared,
         findings=tuple(dict.fromkeys((*run.findings, *found))),
     )
@@ -103,40 +111,3 @@ def physics_of(run: Run, bytes_of: StepAt | None) -> BytesOf | None:
         )
 
     return of
-
-
-def _with_failure(verdict: BootVerdict, launch: Launch) -> BootVerdict:
-    """Let what the session saw speak where the log says nothing."""
-    if launch.ready or launch.failure is None or verdict.outcome != "unfinished":
-        return verdict
-    late = launch.failure.startswith("not ready after")
-    return msgspec.structs.replace(
-        verdict,
-        outcome="failed",
-        cause="ready-timeout" if late else "unknown",
-        why=f"The log does not say why. {launch.failure}",
-    )
-
-
-def _boot(launch: Launch) -> BootResult:
-    took = None
-    if launch.started_at_ns is not None and launch.ready_at_ns is not None:
-        took = seconds(launch.ready_at_ns - launch.started_at_ns)
-    phases: tuple[dict[str, object], ...] = ()
-    ledger: dict[str, object] = {}
-    verdict: dict[str, object] = {}
-    if launch.log is not None:
-        code = None if launch.ready else launch.exit_code
-        document = log_document(launch.log, exit_code=code)
-        phases = tuple(msgspec.to_builtins(document.phases))
-        ledger = msgspec.to_builtins(document.ledger)
-        verdict = msgspec.to_builtins(_with_failure(document.verdict, launch))
-    return BootResult(
-        launch=launch.name,
-        ready=launch.ready,
-        seconds_to_ready=took,
-        phases=phases,
-        ledger=ledger,
-        verdict=verdict,
-        log_path=launch.log_path,
-    )

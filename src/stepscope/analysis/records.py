@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from stepscope.findings import Finding
+from stepscope.run.run import AppliedFix
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,7 +65,15 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes beyond the obvious:
         steady_occupancy: Mean in flight over C between the first completion and the
-            last send; None below four waves.
+            first one after the last send; None below four waves, as all of ``steady_``
+            but the rate.
+        steady_from_s: Seconds into the cell at which its steady part begins.
+        steady_step_ms: Mean gap between chunks of one request in that part, prefill
+            that shared the steps included.
+        drift_pct: Change of that gap from the first to the second half.
+        batch_means_error_pct: Half the 95 % interval of that gap by batch means of
+            this one run: a lower bound of what runs differ by, never a verdict.
+        warm_up_settled: Whether the warm-up of its launch had settled; None: unknown.
         engine_step_source: What ``engine_step_ms`` was counted from.
     """
 
@@ -111,6 +120,11 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     asked_output_tokens: int | None = None
     mean_in_flight: float | None = None
     steady_occupancy: float | None = None
+    steady_from_s: float | None = None
+    steady_step_ms: float | None = None
+    drift_pct: float | None = None
+    batch_means_error_pct: float | None = None
+    warm_up_settled: bool | None = None
     engine_step_source: str | None = None
     server_queue_ms: float | None = None
     preemptions: int | None = None
@@ -166,7 +180,26 @@ class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One launch: phases, ledger and verdict are those of `log --json`."""
+    """One launch: phases, ledger and verdict are those of `log --json`.
+
+    Attributes:
+        launch: Its name.
+        ready: Whether it came up.
+        seconds_to_ready: From the start of the process to ready; None: it never was.
+        phases: Each with ``usd`` besides; they overlap, so neither seconds nor money
+            add up.
+        ledger: Memory of one GPU.
+        verdict: Whether it came up and why not.
+        log_path: Where its log lies.
+        configuration: What was started.
+        session: Where.
+        cold: First start of its configuration in its session; None: not known.
+        startup_usd: Price of the time to ready, or of the whole failed start.
+        unnamed_s: Seconds of the start in which no phase of the log ran.
+        retry_of: The failed launch that it repeats.
+        retried_by: The launch that repeats this one.
+        applied_fixes: What was changed so that it boots.
+    """
 
     launch: str
     ready: bool
@@ -175,10 +208,108 @@ class BootResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     ledger: dict[str, object]
     verdict: dict[str, object]
     log_path: str | None = None
+    configuration: str | None = None
+    session: str | None = None
+    cold: bool | None = None
+    startup_usd: float | None = None
+    unnamed_s: float | None = None
+    retry_of: str | None = None
+    retried_by: str | None = None
+    applied_fixes: tuple[AppliedFix, ...] = ()
+
+
+class StartupPhase(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A phase of a configuration's start; medians, and what ran at the same time."""
+
+    name: str
+    cold_s: float | None
+    warm_s: float | None
+    overlaps: tuple[str, ...] = ()
+
+
+class StartupCost(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """What a configuration's start takes.
+
+    ``cold``: its first start in the session; ``warm``: the median of the ``n_warm``
+    later ones, which find the checkpoint in the page cache and kernels compiled.
+    """
+
+    configuration: str
+    session: str
+    cold_s: float | None
+    warm_s: float | None
+    n_warm: int
+    cold_usd: float | None
+    warm_usd: float | None
+    phases: tuple[StartupPhase, ...] = ()
+
+
+class BreakEven(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When B, started at the same time as A, has produced as many tokens.
+
+    Attributes:
+        a: The configuration that is compared with.
+        b: The other one.
+        concurrency: Where both were measured.
+        verdict: ``after``: B is ahead from ``hours`` on; ``until``: up to then;
+            ``at-once``; ``never``; ``undetermined``: no difference is established.
+        hours: From the start of both processes; None where there is no such instant.
+        ci95_hours: From the interval of the difference alone.
+        a_startup_s: What A's start takes.
+        b_startup_s: What B's takes.
+        startup: Which starts those are: ``cold`` or ``warm``.
+        why: In words.
+    """
+
+    a: str
+    b: str
+    concurrency: int | None
+    verdict: Literal["after", "until", "at-once", "never", "undetermined"]
+    hours: float | None = None
+    ci95_hours: tuple[float, float] | None = None
+    a_startup_s: float | None = None
+    b_startup_s: float | None = None
+    startup: Literal["cold", "warm"] | None = None
+    why: str = ""
+
+
+Verdict = Literal["faster", "slower", "same", "undetermined"]
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A against B at one concurrency; no interval without repeats."""
+    """B against A at one workload point; no interval without repeats.
+
+    Attributes:
+        a: The configuration that is compared with.
+        b: The other one.
+        concurrency: Requests in flight; None for an open loop.
+        metric: What is compared.
+        delta_pct: exp of the difference of mean logs, less one; None where figures of
+            different sessions would have to be read raw.
+        ci95_pct: Its interval; over all configurations together where there are
+            several.
+        verdict: ``faster`` and ``slower`` hold over all rows of the pair together.
+        runs_needed: Units an arm, those at hand included, that would settle it with
+            80 % power; None where nothing says how much they spread.
+        n_a: Units of A that the interval rests on.
+        n_b: The same of B.
+        unit: What repeats: a ``launch`` or a ``run`` on one launch.
+        p: Two-sided, this row alone (among all configurations).
+        p_adjusted: After Holm over the rows of the pair and their mean.
+        session: Where both were measured; ``a / b`` through an anchor.
+        anchor: The configuration measured in both sessions; None within one.
+        input_tokens: What each request was given.
+        output_tokens: What each was asked for.
+        n_prompts: Requests of a run.
+        request_rate: Of an open loop.
+        reason: Why it is undetermined; None otherwise.
+        minutes_needed: What the missing units would take.
+        usd_needed: The same in money; None without prices.
+    """
 
     a: str
     b: str
@@ -186,10 +317,54 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     metric: str
     delta_pct: float | None
     ci95_pct: tuple[float, float] | None
-    verdict: Literal["faster", "slower", "same", "undetermined"]
+    verdict: Verdict
     runs_needed: int | None
     n_a: int = 1
     n_b: int = 1
+    unit: Literal["launch", "run"] = "run"
+    p: float | None = None
+    p_adjusted: float | None = None
+    session: str | None = None
+    anchor: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    n_prompts: int | None = None
+    request_rate: float | None = None
+    reason: str | None = None
+    minutes_needed: float | None = None
+    usd_needed: float | None = None
+
+
+class PooledComparison(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """B against A over all rows of a metric, as one number where it is one.
+
+    ``rows_agree`` is False where Cochran's Q says that the rows differ by more than
+    their errors: then ``delta_pct`` is the mean of different numbers and has no
+    verdict. ``q_p`` is its probability.
+    """
+
+    a: str
+    b: str
+    metric: str
+    n_rows: int
+    delta_pct: float | None
+    ci95_pct: tuple[float, float] | None
+    verdict: Verdict
+    rows_agree: bool | None
+    q_p: float | None
+    p: float | None = None
+    p_adjusted: float | None = None
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A cell that is not compared, and why."""
+
+    cell: str
+    configuration: str
+    concurrency: int | None
+    reason: str
 
 
 class RepeatGroup(
@@ -222,5 +397,9 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     step_model: tuple[StepModel, ...] = ()
     floor: tuple[FloorPoint, ...] = ()
     boot: tuple[BootResult, ...] = ()
+    startup: tuple[StartupCost, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    pooled: tuple[PooledComparison, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -5,10 +5,12 @@ import msgspec
 from stepscope.analysis.analyze import analyze
 from stepscope.analysis.records import (
     BootResult,
+    BreakEven,
     CellResult,
     Comparison,
     FloorPoint,
     RepeatGroup,
+    StartupCost,
     StepModel,
 )
 from stepscope.board.judge import judge
@@ -50,6 +52,8 @@ class AnalyzeDocument(
     findings: tuple[Finding, ...]
     verdict: tuple[str, ...]
     groups: tuple[RepeatGroup, ...]
+    startup: tuple[StartupCost, ...] = ()
+    break_even: tuple[BreakEven, ...] = ()
 
 
 def document(run: Run) -> AnalyzeDocument:
@@ -82,4 +86,6 @@ def document(run: Run) -> AnalyzeDocument:
         findings=tuple(dict.fromkeys((*board.findings, *analysis.findings))),
         verdict=board.sentences,
         groups=analysis.groups,
+        startup=analysis.startup,
+        break_even=analysis.break_even,
     )

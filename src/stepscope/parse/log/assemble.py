@@ -121,7 +121,8 @@ def _boot(state: State, n_boots: int, truncated: bool) -> BootState:
     pinned = sum(state.pinned.values()) + state.pinned_shared_gib
     seconds = None
     if state.ready_at_s is not None and state.first_at_s is not None:
-        seconds = max(0.0, round(state.ready_at_s - state.first_at_s, 3))
+        took = round(state.ready_at_s - state.first_at_s, 3)
+        seconds = took if took >= 0 else None
     return BootState(
         stage=state.anyone.stage if state.stage_line is not None else None,
         stage_line=state.stage_line,

@@ -148,7 +148,13 @@ class State:
         self.n_stall_hints = 0
 
     def phase(self, here: Here, name: str, seconds: float | None) -> None:
-        """Note a phase's length; over the ranks the longest counts."""
+        """Note a phase's length; over the ranks the longest counts.
+
+        A difference of stamps below 0 (a clock that was set back, a new year) says
+        nothing.
+        """
+        if seconds is not None and seconds < 0:
+            seconds = None
         known = self.phases.get(name)
         if (
             known is not None

@@ -144,7 +144,7 @@ def ready(state: State, here: Here) -> None:
     begun = state.marks.get("engine_up")
     seconds = None
     if begun is not None and state.last_at_s is not None:
-        seconds = max(0.0, state.last_at_s - begun)
+        seconds = state.last_at_s - begun
     state.phase(here, "ready", seconds)
     state.advance(here, "ready")
 
