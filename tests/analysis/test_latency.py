@@ -11,10 +11,10 @@ from stepscope.analysis.cell.latency import (
     chunks_per_token,
     decode_efficiency,
     stats,
-    steady_tokens_per_s,
     summary_stats,
 )
 from stepscope.analysis.cell.little import mean_in_flight
+from stepscope.analysis.cell.steady import steady, steady_tokens_per_s
 from stepscope.analysis.cell.window import cell_span
 from stepscope.run.requests import Request
 
@@ -90,16 +90,19 @@ def test_the_throughput_identity_closes(
 
 def test_full_slots_below_four_waves_come_from_littles_law(served: Served) -> None:
     rows = columns(served(100, 32, ttft_ms=0.0, tpot_ms=10.0, tokens=11))
-    rate, held = steady_tokens_per_s(rows, 32, 100 / 32)
-    assert held is None
+    assert steady(rows, 32) is None
+    rate = steady_tokens_per_s(rows, 32, None)
     assert rate == pytest.approx(32 * 11 / 0.1)
 
 
 def test_full_slots_from_four_waves_on_are_counted(served: Served) -> None:
     rng = np.random.default_rng(3)
     requests = served(640, 16, tpot_ms=rng.normal(10, 0.5, 640), ttft_ms=10.0)
-    rate, held = steady_tokens_per_s(columns(requests), 16, 40.0)
-    assert held == pytest.approx(1.0, abs=0.01)
+    rows = columns(requests)
+    found = steady(rows, 16)
+    assert found is not None
+    assert found.occupancy == pytest.approx(1.0, abs=0.01)
+    rate = steady_tokens_per_s(rows, 16, found)
     assert rate == pytest.approx(16 * 20 / (0.01 + 19 * 0.01), rel=0.02)
 
 

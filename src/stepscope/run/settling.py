@@ -144,7 +144,7 @@ def judged(blocks: Sequence[Block], most_blocks: int | None = None) -> WarmUpVer
 def _hard(block: Block, beside: Sequence[Block]) -> str:
     """Return what disqualifies a block by itself; empty: nothing."""
     if block.n_compiled:
-        return f"{block.n_compiled} log lines about compiling while {block.name} ran"
+        return f"the server's log reports a compilation while {block.name} ran"
     usual = statistics.median(
         [at for each in beside for at in each.ttft_ns] or [math.inf]
     )

@@ -2,64 +2,106 @@
 
 from collections.abc import Sequence
 
-import numpy as np
-from scipy import stats
+import msgspec
 
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
-from stepscope.run.run import Run
-
-_BLOCKS = 3
-_MOST_RISE = 0.02
+from stepscope.run.run import Cell, Launch, Run
+from stepscope.run.settling import LEAST_BLOCKS, Block, WarmUpVerdict, block_of, judged
 
 
-def warm_up_findings(run: Run, cells: Sequence[CellResult]) -> list[Finding]:
+def warm_up_findings(
+    run: Run,
+    cells: Sequence[CellResult],
+    compiled: frozenset[str] = frozenset(),
+) -> list[Finding]:
     """Judge each launch's warm-up blocks: the last three against the three before.
 
-    Source: one-sided 95 % upper bound of log(mean last 3) - log(mean previous 3), t
-        with 4 degrees of freedom, below 2 %. "Two in a row agree" stops too early.
+    Judged anew from the cells by the law that the session went by
+    (``stepscope.run.settling``), so an imported run is judged alike.
+
     Assumes: blocks of one shape. Fewer than six blocks give no verdict, and that is
         said too.
+
+    Args:
+        run: The run.
+        cells: Figures of its cells.
+        compiled: Names of cells in which the server's log reports a compilation.
     """
     found = []
     for launch in run.launches:
-        blocks = [c for c in cells if c.launch == launch.name and c.warm_up and c.valid]
-        measured = [c for c in cells if c.launch == launch.name and not c.warm_up]
-        rates = [c.output_tokens_per_s for c in blocks if c.output_tokens_per_s]
-        if not measured:
-            continue
-        if len(rates) < 2 * _BLOCKS:
-            found.append(
-                Finding(
-                    code="warmup-unknown",
-                    severity="info",
-                    message=f"{len(rates)} warm-up blocks on {launch.name}; six are"
-                    " needed to tell whether it had settled",
-                    hint="[warm_up] blocks = 6",
-                    launch=launch.name,
-                )
-            )
-            continue
-        bound = _rise(rates[-2 * _BLOCKS : -_BLOCKS], rates[-_BLOCKS:])
-        if bound >= _MOST_RISE:
-            found.append(
-                Finding(
-                    code="warmup-not-converged",
-                    severity="warning",
-                    message=f"throughput of the last three warm-up blocks may still"
-                    f" rise by {100 * bound:.1f} % over the three before"
-                    f" ({', '.join(f'{r:.0f}' for r in rates[-2 * _BLOCKS :])}"
-                    " tokens/s)",
-                    hint="More or longer blocks: every later cell carries this doubt.",
-                    launch=launch.name,
-                )
-            )
+        if any(c.launch == launch.name and not c.warm_up for c in cells):
+            verdict = verdict_of(run, launch, cells, compiled)
+            finding = _finding(launch, verdict)
+            if finding is not None:
+                found.append(finding)
     return found
 
 
-def _rise(before: Sequence[float], after: Sequence[float]) -> float:
-    """Return the upper bound of the rise in log throughput."""
-    old, new = np.log(before), np.log(after)
-    pooled = np.sqrt((old.var(ddof=1) + new.var(ddof=1)) / 2)
-    error = pooled * np.sqrt(2 / _BLOCKS)
-    return float(new.mean() - old.mean() + stats.t.ppf(0.95, 4) * error)
+def with_warm_up(
+    run: Run, cells: Sequence[CellResult], compiled: frozenset[str] = frozenset()
+) -> list[CellResult]:
+    """Return the cells, each measured one with what came of its launch's warm-up."""
+    settled = {
+        launch.name: verdict_of(run, launch, cells, compiled).settled
+        for launch in run.launches
+    }
+    return [
+        cell
+        if cell.warm_up
+        else msgspec.structs.replace(cell, warm_up_settled=settled.get(cell.launch))
+        for cell in cells
+    ]
+
+
+def verdict_of(
+    run: Run,
+    launch: Launch,
+    cells: Sequence[CellResult],
+    compiled: frozenset[str] = frozenset(),
+) -> WarmUpVerdict:
+    """Return whether a launch had settled when its measured cells began."""
+    records = {c.name: c for c in run.cells}
+    blocks = [
+        _block(c, records.get(c.name), c.name in compiled)
+        for c in cells
+        if c.launch == launch.name and c.warm_up and c.valid
+    ]
+    most = launch.warm_up.most_blocks if launch.warm_up is not None else None
+    return judged(blocks, most)
+
+
+def _block(result: CellResult, cell: Cell | None, compiled: bool) -> Block:
+    ttft = block_of(result.name, cell.requests if cell is not None else ()).ttft_ns
+    return Block(
+        name=result.name,
+        tokens_per_s=result.output_tokens_per_s or None,
+        ttft_ns=ttft,
+        n_compiled=int(compiled),
+    )
+
+
+def _finding(launch: Launch, verdict: WarmUpVerdict) -> Finding | None:
+    if verdict.settled:
+        return None
+    if verdict.settled is None:
+        return Finding(
+            code="warmup-unknown",
+            severity="info",
+            message=f"{len(verdict.tokens_per_s)} warm-up blocks on {launch.name}; six"
+            " are needed to tell whether it had settled",
+            hint=f"[warm_up] blocks = {LEAST_BLOCKS}",
+            launch=launch.name,
+        )
+    cap = ""
+    if verdict.most_blocks is not None and verdict.n_blocks >= verdict.most_blocks:
+        cap = f" (the cap, {verdict.most_blocks})"
+    return Finding(
+        code="warmup-not-converged",
+        severity="warning",
+        message=f"{launch.name} had not settled after {verdict.n_blocks} warm-up"
+        f" blocks{cap}: {verdict.why}",
+        hint="More blocks (warm_up.max_blocks) or longer ones: every later cell of"
+        " this launch carries this doubt.",
+        launch=launch.name,
+    )

@@ -2,7 +2,13 @@
 
 from collections.abc import Callable, Iterator
 
-from stepscope.analysis.cell import beside_rules, loop_rules, published, records_rules
+from stepscope.analysis.cell import (
+    beside_rules,
+    loop_rules,
+    modes,
+    published,
+    records_rules,
+)
 from stepscope.analysis.cell.measured import Measured
 from stepscope.findings import Finding
 
@@ -16,7 +22,7 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     records_rules.unsent,
     loop_rules.steady,
     loop_rules.stall,
-    loop_rules.two_modes,
+    modes.two_modes,
     beside_rules.client,
     beside_rules.frontend,
     beside_rules.server,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from stepscope.analysis.cell.columns import Columns
 from stepscope.analysis.cell.window import Window
 from stepscope.analysis.records import Stats
-from stepscope.units import NS_PER_MS, NS_PER_S
+from stepscope.units import NS_PER_MS
 
 NO_STATS = Stats(mean=None, median=None, p90=None, p99=None, max=None)
 
@@ -110,37 +110,3 @@ def chunks_per_token(columns: Columns) -> float | None:
     chosen = columns.timed & columns.has_tokens & (columns.n_chunks > 0)
     n_tokens = int(columns.tokens[chosen].sum())
     return float(columns.n_chunks[chosen].sum()) / n_tokens if n_tokens else None
-
-
-def steady_tokens_per_s(
-    columns: Columns, concurrency: int | None, n_waves: float | None
-) -> tuple[float | None, float | None]:
-    """Return tokens/s with all slots full, and the occupancy it was taken at.
-
-    From four waves on: tokens that arrived between the first completion and the last
-    send, over that time. Below, that stretch is a sliver, and the figure is what
-    Little's law gives for full slots: C x mean tokens / mean E2EL.
-
-    Assumes: below four waves, that E2EL would not change if the drain were full too.
-        It flatters a cell whose last, thin wave ran faster.
-
-    Returns:
-        Tokens per second; mean in flight over C in the stretch, None below four
-        waves.
-    """
-    chosen = columns.timed & columns.has_tokens
-    if not concurrency or n_waves is None or not chosen.any():
-        return None, None
-    n_tokens = columns.tokens[chosen]
-    e2el = columns.e2el_ns().mean()
-    plain = float(concurrency * n_tokens.mean() / e2el * NS_PER_S) if e2el else None
-    begin, end = int(columns.left[chosen].min()), int(columns.sent.max())
-    if n_waves < 4 or end <= begin or not columns.offsets.size:
-        return plain, None
-    inner = Window(begin, end)
-    stay = np.clip(columns.left, begin, end) - np.clip(columns.sent, begin, end)
-    occupancy = float(stay.sum()) / inner.length_ns / concurrency
-    arrivals = columns.arrivals_ns
-    n_chunks = int(np.count_nonzero((arrivals >= begin) & (arrivals <= end)))
-    per_chunk = float(n_tokens.sum()) / max(1, int(columns.n_chunks[chosen].sum()))
-    return n_chunks * per_chunk / inner.length_ns * NS_PER_S, occupancy

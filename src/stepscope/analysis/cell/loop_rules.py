@@ -5,10 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analysis.cell.columns import Columns, Floats
-from stepscope.analysis.cell.latency import steady_tokens_per_s
+from stepscope.analysis.cell.columns import Columns
 from stepscope.analysis.cell.measured import Measured
 from stepscope.analysis.cell.saying import about
+from stepscope.analysis.cell.steady import (
+    MOST_CUT,
+    STEADY_OCCUPANCY,
+    steady_tokens_per_s,
+)
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.findings import Finding
 from stepscope.units import NS_PER_MS, ms, seconds
@@ -21,10 +25,6 @@ _STALL_NS = 500 * NS_PER_MS
 _STALL_TIMES_NEXT = 3.0
 _STALL_TIMES_GAP = 20.0
 _STALL_SHARE_OF_DECODE = 0.03
-#: Gap rule on log TTFT. Source: docs/analysis/window.md (simulated rates).
-_MODE_RATIO, _MODE_SHARE, _MODE_MOST, _MODE_MIN_N = 1.6, 0.05, 0.5, 32
-_STEADY_OCCUPANCY = 0.98
-_DRIFT, _DRIFT_T, _BATCHES = 0.02, 4.0, 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ def partial_waves(m: Measured) -> Iterator[Finding]:
     if m.expected_occupancy is not None:
         low, high = m.expected_occupancy
         held += f" (a replay of the loop gives {low:.3f} to {high:.3f})"
-    steady = steady_tokens_per_s(m.columns, slots, n_waves)[0]
-    if steady is not None:
-        full = f" With all slots in use it would be {steady:.0f} tokens/s."
+    rate = steady_tokens_per_s(m.columns, slots, m.steady)
+    if rate is not None:
+        full = f" With all slots in use it would be {rate:.0f} tokens/s."
     yield about(
         m,
         "partial-waves",
@@ -71,51 +71,36 @@ def partial_waves(m: Measured) -> Iterator[Finding]:
 
 
 def steady(m: Measured) -> Iterator[Finding]:
-    """From four waves on: full slots, and the same gap in both halves."""
-    n_waves = waves(m.columns.n, m.concurrency)
-    _, held = steady_tokens_per_s(m.columns, m.concurrency, n_waves)
-    if held is None:
+    """From four waves on: full slots, a step that settles and does not drift."""
+    found = m.steady
+    if found is None:
         return
-    if held < _STEADY_OCCUPANCY:
+    if found.occupancy < STEADY_OCCUPANCY:
         yield about(
             m,
             "not-steady",
-            f"between the first completion and the last send {held:.3f} of the slots"
-            f" were in use; steady is {_STEADY_OCCUPANCY}",
+            f"between the first completion and the last send {found.occupancy:.3f} of"
+            f" the slots were in use; steady is {STEADY_OCCUPANCY}",
             "Look at late sends of the client and at failed requests.",
         )
-    drift = _drift(m.columns)
-    if drift is not None:
+    if found.drifts and found.drift is not None and found.drift_error is not None:
         yield about(
             m,
             "not-steady",
-            f"gaps between chunks changed by {100 * np.expm1(drift):+.1f} % from the"
-            " first to the second half of the steady stretch",
+            f"gaps between chunks changed by {100 * np.expm1(found.drift):+.1f} % from"
+            " the first to the second half of the steady stretch (standard error"
+            f" {100 * found.drift_error:.1f} %)",
             "Warm up longer, or measure longer; look at clocks and power.",
         )
-
-
-def _drift(columns: Columns) -> float | None:
-    """Return the log change of the mean gap between halves where it stands out.
-
-    Source: Welch's t on 20 batch means, at 4 standard errors; a batch is long enough
-        to be nearly independent of the next.
-    """
-    begin, end = int(columns.left[columns.ok].min()), int(columns.sent.max())
-    ends, gaps = columns.gap_ends_ns, columns.gaps_ns
-    inside = (ends >= begin) & (ends < end)
-    if int(inside.sum()) < 100 * _BATCHES:
-        return None
-    batch = ((ends[inside] - begin) * _BATCHES) // (end - begin)
-    total = np.bincount(batch, gaps[inside], minlength=_BATCHES)
-    count = np.bincount(batch, minlength=_BATCHES)
-    if not count.all():
-        return None
-    logs = np.log(np.maximum(total / count, 1.0))
-    first, second = logs[: _BATCHES // 2], logs[_BATCHES // 2 :]
-    change = float(second.mean() - first.mean())
-    error = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / first.size))
-    return change if abs(change) > max(_DRIFT, _DRIFT_T * error) else None
+    elif found.never_settles and found.cut_share is not None:
+        yield about(
+            m,
+            "not-steady",
+            f"the time of a step settles only after {100 * found.cut_share:.0f} % of"
+            f" {found.n_steps} steps of the stretch with full slots (MSER-5); above"
+            f" {100 * MOST_CUT:.0f} % it has not settled",
+            "Warm up longer, or measure more waves.",
+        )
 
 
 def silence(columns: Columns, span: Window) -> Silence | None:
@@ -206,55 +191,3 @@ def _first_wave_ttft(m: Measured) -> str:
     first = ms(float(ttft[:slots][early].mean()))
     rest = ms(float(ttft[slots:][late].mean()))
     return f" (mean TTFT of the first wave {first:.0f} ms, of the others {rest:.0f} ms)"
-
-
-def two_modes(m: Measured) -> Iterator[Finding]:
-    """TTFT in two groups, first wave and incomplete last wave left out.
-
-    An incomplete wave has a prefill of its own size: it would be a group by design.
-    So would the fast few: where slots run in step, the first prompt of each wave is
-    prefilled alone and all others wait for it. The slow group must be the smaller.
-    """
-    slots, rows = m.concurrency, m.columns
-    if slots is None or rows.n <= slots:
-        return
-    whole = rows.n // slots * slots
-    inner = np.zeros(rows.n, np.bool_)
-    inner[slots:whole] = True
-    inner &= rows.timed
-    ttft = ms(1.0) * (rows.first - rows.sent)[inner]
-    split = _largest_jump(np.sort(np.log(np.maximum(ttft, 1e-3))))
-    if split is None:
-        return
-    low, high, share = split
-    if share > _MODE_MOST:
-        return
-    slow = ttft >= high
-    runs = int((np.diff(slow.astype(np.int8)) == 1).sum() + slow[0])
-    where = "consecutive: one event" if runs == 1 else f"in {runs} stretches"
-    yield about(
-        m,
-        "bimodal-ttft",
-        f"TTFT after the first wave falls in two groups, up to {low:.0f} and from"
-        f" {high:.0f} ms; the slow one holds {100 * share:.0f} % of requests, {where}",
-        "In one stretch: something held one wave, repeat the cell. In many: two queues"
-        " or two sizes of prefill.",
-    )
-
-
-def _largest_jump(logs: Floats) -> tuple[float, float, float] | None:
-    """Return the ends of the largest jump in sorted logs if both sides are big."""
-    n = logs.size
-    edge = max(int(np.ceil(_MODE_SHARE * n)), 2)
-    if n < _MODE_MIN_N or n <= 2 * edge:
-        return None
-    jumps = np.diff(logs)[edge - 1 : n - edge]
-    at = int(np.argmax(jumps)) + edge - 1
-    if jumps.max() <= np.log(_MODE_RATIO):
-        return None
-    # exp(log(x)) may end above x: the upper edge must still hold the value itself.
-    return (
-        float(np.exp(logs[at])),
-        float(np.exp(logs[at + 1]) * (1 - 1e-12)),
-        (n - at - 1) / n,
-    )

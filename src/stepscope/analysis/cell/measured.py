@@ -11,6 +11,7 @@ from stepscope.analysis.cell.engine import (
 )
 from stepscope.analysis.cell.little import Little, little, replayed_occupancy
 from stepscope.analysis.cell.server import ServerSide, server_side
+from stepscope.analysis.cell.steady import Steady, steady
 from stepscope.analysis.cell.telemetry import Machine
 from stepscope.analysis.cell.window import Window, cell_span, telemetry_window
 from stepscope.run.run import Cell, Launch, Run, Summary
@@ -35,6 +36,7 @@ class Measured:
     steps: EngineSteps | None
     machine: Machine
     events: Sequence[LogEvent]
+    steady: Steady | None = None
 
     @property
     def concurrency(self) -> int | None:
@@ -115,6 +117,7 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
         steps=steps,
         machine=machine,
         events=events,
+        steady=None if span is None else steady(rows, cell.workload.concurrency),
     )
 
 

@@ -1,5 +1,6 @@
 """From a measured cell to the figures of the contract."""
 
+import math
 from collections import Counter
 from typing import Any
 
@@ -7,7 +8,6 @@ from stepscope.analysis.cell.latency import (
     chunks_per_token,
     decode_efficiency,
     stats,
-    steady_tokens_per_s,
     summary_stats,
     token_weighted_tpot_ns,
 )
@@ -17,6 +17,7 @@ from stepscope.analysis.cell.measured import (
     summary_in_flight,
 )
 from stepscope.analysis.cell.published import published_telemetry
+from stepscope.analysis.cell.steady import steady_tokens_per_s
 from stepscope.analysis.cell.telemetry import cell_telemetry
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.analysis.records import CellResult, CellTelemetry, Stats
@@ -51,7 +52,6 @@ def cell_result(
     if span is not None and m.little is not None:
         efficiency = decode_efficiency(rows, span, m.little.mean_in_flight)
     rate = tokens / duration_s if duration_s and tokens else None
-    steady, held = steady_tokens_per_s(rows, m.concurrency, n_waves)
     known_input = [
         r.prompt_tokens for r in cell.requests if r.ok and r.prompt_tokens is not None
     ]
@@ -69,7 +69,7 @@ def cell_result(
         little_residual=None if m.little is None else m.little.residual,
         output_tokens_per_s=rate,
         requests_per_s=int(rows.timed.sum()) / duration_s if duration_s else None,
-        steady_output_tokens_per_s=steady,
+        steady_output_tokens_per_s=steady_tokens_per_s(rows, m.concurrency, m.steady),
         ttft_ms=stats(rows.ttft_ns()),
         tpot_ms=stats(rows.tpot_ns()),
         itl_ms=stats(rows.gaps_ns),
@@ -81,7 +81,7 @@ def cell_result(
         telemetry=_telemetry(m),
         usd_per_million_output_tokens=_usd(rate, cost),
         mean_in_flight=None if m.little is None else m.little.mean_in_flight,
-        steady_occupancy=held,
+        **_steady(m),
     )
 
 
@@ -150,6 +150,20 @@ def _per_step(m: Measured) -> float | None:
     if m.server.accepted_per_draft is not None:
         return 1 + m.server.accepted_per_draft
     return None
+
+
+def _steady(m: Measured) -> dict[str, Any]:
+    found, span = m.steady, m.span
+    if found is None or span is None:
+        return {}
+    drift = found.drift
+    return {
+        "steady_occupancy": found.occupancy,
+        "steady_from_s": seconds(found.from_ns - span.from_ns),
+        "steady_step_ms": found.step_ms,
+        "drift_pct": None if drift is None else 100 * math.expm1(drift),
+        "batch_means_error_pct": found.error_pct,
+    }
 
 
 def _telemetry(m: Measured) -> CellTelemetry | None:

@@ -1,0 +1,279 @@
+"""Which part of a cell is steady, and how well one run knows its own mean.
+
+The stretch in which all slots are held, from the first completion on; in it a series
+of step times; of that what is left after its own warm-up (MSER-5).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from stepscope.analysis.cell.columns import Columns, Floats, Ints
+from stepscope.analysis.cell.little import mean_in_flight
+from stepscope.analysis.cell.window import Window, waves
+from stepscope.units import NS_PER_MS, NS_PER_S
+
+#: From this many waves on a verdict on steadiness is given.
+WAVES_TO_JUDGE = 4
+#: Slots in use in a steady stretch.
+STEADY_OCCUPANCY = 0.98
+#: A change between halves that is worth a word, in logs and in standard errors.
+MOST_DRIFT, DRIFT_ERRORS = 0.02, 4.0
+N_BATCHES = 20
+#: Steps that a series needs: five a batch.
+LEAST_STEPS = 5 * N_BATCHES
+#: More of the series than this left out by MSER-5: it never settled.
+MOST_CUT = 0.5
+_MSER_BATCH = 5
+_MOST_BINS = 20_000
+#: Places in an answer that have a mean of their own, then so many groups of the rest.
+_FIRST_PLACES, _PLACE_GROUPS = 4, 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Steady:
+    """The steady stretch of a cell.
+
+    Attributes:
+        window: All slots held: first completion to the first completion after the
+            last send.
+        occupancy: Mean in flight over C in it.
+        from_ns: Where the steady part begins: after what MSER-5 leaves out, at the
+            next send (where slots run in step, a whole wave later).
+        cut_share: What MSER-5 leaves out of the series; None without a series.
+        step_ms: Mean gap between chunks of one request in the steady part, prefill
+            that shared the steps included.
+        tokens_per_s: Output tokens a second there.
+        drift: Log change of the gap from the first to the second half.
+        drift_error: Its standard error.
+        error_pct: Half the 95 % interval of the mean by batch means, percent. A
+            lower bound: it knows nothing of what differs from run to run.
+        n_steps: Length of the series.
+    """
+
+    window: Window
+    occupancy: float
+    from_ns: int
+    cut_share: float | None
+    step_ms: float | None
+    tokens_per_s: float | None
+    drift: float | None
+    drift_error: float | None
+    error_pct: float | None
+    n_steps: int
+
+    @property
+    def drifts(self) -> bool:
+        """Whether the halves differ by more than noise and by more than 2 %."""
+        if self.drift is None or self.drift_error is None:
+            return False
+        return abs(self.drift) > max(MOST_DRIFT, DRIFT_ERRORS * self.drift_error)
+
+    @property
+    def never_settles(self) -> bool:
+        """Whether MSER-5 leaves out more than half."""
+        return self.cut_share is not None and self.cut_share > MOST_CUT
+
+
+def steady(columns: Columns, concurrency: int | None) -> Steady | None:
+    """Return the steady stretch; None for an open loop and below four waves.
+
+    Args:
+        columns: The cell's requests.
+        concurrency: Slots.
+    """
+    n_waves = waves(columns.n, concurrency)
+    if not concurrency or n_waves is None or n_waves < WAVES_TO_JUDGE:
+        return None
+    window = held_window(columns)
+    if window is None:
+        return None
+    at, series = step_series(columns, window)
+    begin, cut = window.from_ns, None
+    if series.size >= LEAST_STEPS:
+        n_cut = mser5(series)
+        cut = n_cut / series.size
+        if cut <= MOST_CUT:
+            begin = _next_send(columns, window, int(at[n_cut]) if n_cut else begin)
+            series = series[at >= begin] if n_cut else series
+    drift, error = halves(series)
+    inner = Window(begin, window.to_ns)
+    return Steady(
+        window=window,
+        occupancy=mean_in_flight(columns, window) / concurrency,
+        from_ns=begin,
+        cut_share=cut,
+        step_ms=_mean_gap_ms(columns, inner),
+        tokens_per_s=_tokens_per_s(columns, inner),
+        drift=drift,
+        drift_error=error,
+        error_pct=batch_means_error_pct(series),
+        n_steps=int(series.size),
+    )
+
+
+def steady_tokens_per_s(
+    columns: Columns, concurrency: int | None, stretch: Steady | None
+) -> float | None:
+    """Return output tokens a second with all slots full.
+
+    From four waves on what arrived in the steady part. Below, that is a sliver, and
+    the figure is what Little's law gives for full slots: C x mean tokens / mean E2EL.
+
+    Assumes: below four waves, that E2EL would not change if the drain were full too.
+        It flatters a cell whose last, thin wave ran faster.
+    """
+    if stretch is not None and stretch.tokens_per_s is not None:
+        return stretch.tokens_per_s
+    chosen = columns.timed & columns.has_tokens
+    if not concurrency or not chosen.any():
+        return None
+    e2el = float(columns.e2el_ns().mean())
+    return (
+        concurrency * float(columns.tokens[chosen].mean()) / e2el * NS_PER_S
+        if e2el
+        else None
+    )
+
+
+def held_window(columns: Columns) -> Window | None:
+    """Return from the first completion to the first one after the last send.
+
+    Before it the first wave's common prefill is under way; after it slots stand
+    empty. Where slots run in step it holds whole waves.
+    """
+    chosen = columns.timed & columns.has_tokens
+    if not chosen.any() or not columns.offsets.size:
+        return None
+    begin, last_send = int(columns.left[chosen].min()), int(columns.sent.max())
+    later = columns.left[columns.left > last_send]
+    end = int(later.min()) if later.size else last_send
+    return Window(begin, end) if end > begin else None
+
+
+def step_series(columns: Columns, window: Window) -> tuple[Ints, Floats]:
+    """Return step times over time, relative to what is usual at that place.
+
+    Gaps between chunks of one request, each divided by the mean gap at its place in
+    the answer (so that the growing context of a wave in step is no drift), averaged
+    in bins of one median gap. Empty bins are left out, so that there is about one
+    value a step; requests that share the step share its value.
+
+    Returns:
+        Begin of each bin, nanoseconds; the mean relative gap, about 1.
+    """
+    ends, places = columns.gap_ends_ns, gap_places(columns)
+    inside = (ends >= window.from_ns) & (ends < window.to_ns)
+    gaps, ends = columns.gaps_ns[inside].astype(np.float64), ends[inside]
+    if gaps.size < LEAST_STEPS or gaps.min() < 0:
+        return np.empty(0, np.int64), np.empty(0)
+    group = _place_group(places[inside])
+    usual = np.bincount(group, gaps) / np.maximum(np.bincount(group), 1)
+    relative = gaps / np.maximum(usual[group], 1.0)
+    width = max(int(np.median(gaps)), window.length_ns // _MOST_BINS, 1)
+    at = (ends - window.from_ns) // width
+    count = np.bincount(at)
+    full = np.flatnonzero(count)
+    values = np.bincount(at, relative)[full] / count[full]
+    return window.from_ns + full * width, values
+
+
+def gap_places(columns: Columns) -> Ints:
+    """Return each gap's place in its answer, from 0, in the order of ``gaps_ns``."""
+    begins = np.cumsum(columns.n_offsets) - columns.n_offsets
+    place = np.arange(columns.offsets.size) - np.repeat(begins, columns.n_offsets) - 1
+    kept = (place >= 0) & np.repeat(columns.ok, columns.n_offsets)
+    value: Ints = place[kept]
+    return value
+
+
+def _place_group(places: Ints) -> Ints:
+    rest = np.maximum(places - _FIRST_PLACES, 0)
+    per_group = max(1, -(-int(rest.max() + 1) // _PLACE_GROUPS))
+    group: Ints = np.where(
+        places < _FIRST_PLACES, places, _FIRST_PLACES + rest // per_group
+    )
+    return group
+
+
+def mser5(series: Floats) -> int:
+    """Return how many values to leave out at the beginning of a series.
+
+    Source: K. P. White, "An Effective Truncation Heuristic for Bias Reduction in
+        Simulation Output", Simulation 69 (1997), on means of five values (White,
+        Cobb and Spratt, 2000): the truncation with the smallest squared error of the
+        mean of what is left.
+    Assumes: what is left at the end is steady. At least ten batches are left, since
+        the error of fewer is small by luck.
+    """
+    n = series.size // _MSER_BATCH
+    if n <= 2 * _MSER_BATCH:
+        return 0
+    z = series[: n * _MSER_BATCH].reshape(n, _MSER_BATCH).mean(axis=1)
+    left = np.arange(n, 0, -1)
+    tail = np.cumsum(z[::-1])[::-1] / left
+    square = np.cumsum((z**2)[::-1])[::-1] / left
+    error = np.maximum(square - tail**2, 0.0) / left
+    return int(np.argmin(error[: n - 2 * _MSER_BATCH + 1])) * _MSER_BATCH
+
+
+def batch_means(series: Floats) -> Floats:
+    """Return the means of 20 equal batches; empty for a series too short."""
+    size = series.size // N_BATCHES
+    if series.size < LEAST_STEPS:
+        return np.empty(0)
+    used = series[series.size - size * N_BATCHES :]
+    means: Floats = used.reshape(N_BATCHES, size).mean(axis=1)
+    return means
+
+
+def batch_means_error_pct(series: Floats) -> float | None:
+    """Return half the 95 % interval of a series' mean, percent of the mean.
+
+    Source: 20 batch means, t with 19 degrees of freedom.
+    Assumes: a batch is long against the memory of the series. It is a lower bound of
+        what repeats differ by, and no verdict may rest on it.
+    """
+    means = batch_means(series)
+    if not means.size:
+        return None
+    error = float(means.std(ddof=1)) / np.sqrt(N_BATCHES)
+    return float(100 * stats.t.ppf(0.975, N_BATCHES - 1) * error / means.mean())
+
+
+def halves(series: Floats) -> tuple[float | None, float | None]:
+    """Return the log change from the first to the second half, and its error."""
+    means = batch_means(series)
+    if not means.size:
+        return None, None
+    logs = np.log(np.maximum(means, 1e-6))
+    first, second = logs[: N_BATCHES // 2], logs[N_BATCHES // 2 :]
+    error = float(np.sqrt((first.var(ddof=1) + second.var(ddof=1)) / first.size))
+    return float(second.mean() - first.mean()), error
+
+
+def _next_send(columns: Columns, window: Window, at_ns: int) -> int:
+    """Return the first send from ``at_ns`` on: there a wave in step begins."""
+    later = columns.sent[columns.sent >= at_ns]
+    return int(later.min()) if later.size else window.from_ns
+
+
+def _mean_gap_ms(columns: Columns, window: Window) -> float | None:
+    ends = columns.gap_ends_ns
+    inside = (ends >= window.from_ns) & (ends < window.to_ns)
+    if not inside.any():
+        return None
+    return float(columns.gaps_ns[inside].mean()) / NS_PER_MS
+
+
+def _tokens_per_s(columns: Columns, window: Window) -> float | None:
+    chosen = columns.timed & columns.has_tokens
+    at = columns.arrivals_ns
+    n_chunks = int(np.count_nonzero((at >= window.from_ns) & (at < window.to_ns)))
+    per_chunk = float(columns.tokens[chosen].sum()) / max(
+        1, int(columns.n_chunks[chosen].sum())
+    )
+    if window.length_ns <= 0 or not n_chunks:
+        return None
+    return n_chunks * per_chunk / window.length_ns * NS_PER_S
