@@ -19,6 +19,7 @@ from stepscope.timeline.intervals import (
     subtract,
     union,
 )
+from stepscope.timeline.kineto import load_kineto
 from stepscope.timeline.load import load_trace
 
 PAIRS = st.lists(st.tuples(st.integers(0, 200), st.integers(0, 40)), max_size=30)
@@ -86,14 +87,22 @@ def test_layout_does_not_matter() -> None:
         assert other.ops.start_ns.tolist() == plain.ops.start_ns.tolist()
 
 
-def test_many_blocks_give_what_one_gives(monkeypatch: pytest.MonkeyPatch) -> None:
-    from stepscope.timeline import kineto
-
-    rows = [event("k", i * 10.5, 1.25, device=0, correlation=i) for i in range(500)]
-    data = json.dumps({"traceEvents": rows}).encode()
-    whole = loaded(data)
-    monkeypatch.setattr(kineto, "_BLOCK", 700)
-    assert loaded(data).ops.start_ns.tolist() == whole.ops.start_ns.tolist()
+@pytest.mark.parametrize("block_bytes", [70, 700, 5000])
+@pytest.mark.parametrize("indent", [None, 1])
+def test_many_blocks_give_what_one_gives(
+    block_bytes: int, indent: int | None, tmp_path: Path
+) -> None:
+    rows = [
+        event("k", i * 10.5, 1.25, device=0, correlation=i, seen=[{"id": 1}, {"id": 2}])
+        for i in range(100)
+    ]
+    path = tmp_path / "t.json.gz"
+    text = json.dumps({"traceEvents": rows}, indent=indent).encode()
+    path.write_bytes(gzip.compress(text[:900]) + gzip.compress(text[900:]))
+    whole, cut = load_kineto(path)[0], load_kineto(path, block_bytes)[0]
+    assert len(whole.ops) == 100
+    assert cut.ops.start_ns.tolist() == whole.ops.start_ns.tolist()
+    assert cut.ops.correlation.tolist() == whole.ops.correlation.tolist()
 
 
 @pytest.mark.parametrize(

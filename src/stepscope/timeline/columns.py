@@ -10,6 +10,10 @@ Bool = npt.NDArray[np.bool_]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 
+#: Name of a device annotation that says where a step begins and ends, followed by its
+#: kind; our own export writes it, and it is trusted before anything else.
+STEP_MARK = "stepscope step: "
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ops:
@@ -30,7 +34,7 @@ class Ops:
     def __len__(self) -> int:
         return len(self.start_ns)
 
-    def take(self, index: I64 | Bool) -> "Ops":
+    def take(self, index: "I64 | Bool | slice") -> "Ops":
         """Return the operations at ``index``."""
         return Ops(
             start_ns=self.start_ns[index],
@@ -47,7 +51,7 @@ class Ops:
 class Calls:
     """Host API calls (runtime and driver), ascending by start.
 
-    ``is_graph`` marks graph launches.
+    ``is_graph`` marks graph launches; ``process`` is the operating system's id.
     """
 
     start_ns: I64
@@ -56,9 +60,22 @@ class Calls:
     name: I64
     thread: I64
     is_graph: Bool
+    process: I64
 
     def __len__(self) -> int:
         return len(self.start_ns)
+
+    def take(self, index: "I64 | Bool | slice") -> "Calls":
+        """Return the rows at ``index``."""
+        return Calls(
+            start_ns=self.start_ns[index],
+            end_ns=self.end_ns[index],
+            correlation=self.correlation[index],
+            name=self.name[index],
+            thread=self.thread[index],
+            is_graph=self.is_graph[index],
+            process=self.process[index],
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +91,38 @@ class HostSpans:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    def take(self, index: "I64 | Bool | slice") -> "HostSpans":
+        """Return the rows at ``index``."""
+        return HostSpans(
+            start_ns=self.start_ns[index],
+            end_ns=self.end_ns[index],
+            name=self.name[index],
+            thread=self.thread[index],
+            is_annotation=self.is_annotation[index],
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Boxes:
+    """Stretches of device time that stand for more than they show.
+
+    Graph launches recorded as one box each (nsys), or steps that an export marked;
+    ``name`` indexes ``Trace.names``.
+    """
+
+    start_ns: I64
+    end_ns: I64
+    name: I64
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+def no_boxes() -> Boxes:
+    """Return none."""
+    none = np.empty(0, dtype=np.int64)
+    return Boxes(start_ns=none, end_ns=none, name=none)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
@@ -88,9 +137,13 @@ class Trace:
         spans: Host annotations and operators.
         resolution_ns: Smallest step of the time stamps, 1 or 1000.
         graph_level_records: Graph launches recorded as one box (nsys).
-        n_zero_stamps: Device records whose start and end are both 0.
+        graph_boxes: Those boxes, where the file has them.
+        n_zero_stamps: Device records whose start and end are both 0, or whose end
+            comes first.
         world_size: Ranks of the job; None if the trace does not say.
-        notes: Defect codes that only the loader can see.
+        marked_steps: Steps that our own export marked.
+        n_duplicates: Device records that stood in the file twice; one was kept.
+        n_clipped: Operations cut where the next of their stream begins.
     """
 
     path: str
@@ -103,7 +156,10 @@ class Trace:
     graph_level_records: int = 0
     n_zero_stamps: int = 0
     world_size: int | None = None
-    notes: tuple[str, ...] = field(default=())
+    graph_boxes: Boxes = field(default_factory=no_boxes)
+    marked_steps: Boxes = field(default_factory=no_boxes)
+    n_duplicates: int = 0
+    n_clipped: int = 0
 
 
 def int_column(values: list[int]) -> I64:

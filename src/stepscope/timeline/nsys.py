@@ -179,14 +179,21 @@ def _ops(rows: "np.ndarray[tuple[int, int], np.dtype[np.int64]]") -> Ops:
 
 
 def _calls(db: sqlite3.Connection, tables: set[str], names: _Names) -> Calls:
-    found: list[tuple[int, int, int, int, int]] = []
+    found: list[tuple[int, int, int, int, int, int]] = []
     if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
         query = (
             "SELECT start, end, correlationId, nameId, globalTid"
             " FROM CUPTI_ACTIVITY_KIND_RUNTIME ORDER BY start"
         )
         found = [
-            (s, e, _correlation(t, c), names.of(n, "?"), t & 0xFFFFFF)
+            (
+                s,
+                e,
+                _correlation(t, c),
+                names.of(n, "?"),
+                t & 0xFFFFFF,
+                t >> 24 & 0xFFFFFF,
+            )
             for s, e, c, n, t in db.execute(query)
         ]
     # "cudaGraphLaunch_v10000": nsys adds the API version.
@@ -199,6 +206,7 @@ def _calls(db: sqlite3.Connection, tables: set[str], names: _Names) -> Calls:
         name=name,
         thread=int_column([row[4] for row in found]),
         is_graph=np.isin(name, int_column(graph)),
+        process=int_column([row[5] for row in found]),
     )
 
 

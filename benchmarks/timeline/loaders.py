@@ -1,0 +1,128 @@
+"""Time our loader and simple peers on traces of 300 MB made out of real ones.
+
+python loaders.py FOLDER [--mb 300] [--only ours,json] TRACE...
+
+FOLDER receives the large traces. CPU seconds and peak memory are of a fresh process
+that does nothing but load; the interpreter's start (a load of a tiny trace) is taken
+off the seconds and not off the memory.
+"""
+
+import argparse
+import gzip
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+from replicate import replicate
+
+
+def ours(path: Path) -> int:
+    from stepscope.timeline.load import load_trace
+
+    return sum(len(trace.ops) for trace in load_trace(path))
+
+
+def stdlib_json(path: Path) -> int:
+    data = path.read_bytes()
+    document = json.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    return sum(event.get("cat") in _DEVICE for event in events)
+
+
+def orjson_whole(path: Path) -> int:
+    import orjson
+
+    data = path.read_bytes()
+    document = orjson.loads(gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data)
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    return sum(event.get("cat") in _DEVICE for event in events)
+
+
+def msgspec_untyped(path: Path) -> int:
+    import msgspec
+
+    data = path.read_bytes()
+    plain = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    document = msgspec.json.decode(plain)
+    events = document["traceEvents"] if isinstance(document, dict) else document
+    return sum(event.get("cat") in _DEVICE for event in events)
+
+
+def hta(path: Path) -> int:
+    from hta.common.trace_parser import parse_trace_dataframe
+
+    _, frame, *_ = parse_trace_dataframe(str(path))
+    return int((frame["stream"] >= 0).sum())
+
+
+_DEVICE = {"kernel", "gpu_memcpy", "gpu_memset"}
+LOADERS = {
+    "ours": ours,
+    "json": stdlib_json,
+    "msgspec": msgspec_untyped,
+    "orjson": orjson_whole,
+    "hta": hta,
+}
+
+
+def cost(name: str, path: Path) -> tuple[float, float, int] | None:
+    """Load in a child; return CPU seconds, peak MB and number of device operations."""
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        os.dup2(writer, 9)
+        os.set_inheritable(9, True)
+        me = [sys.executable, __file__, "--load", name, str(path)]
+        os.execv(sys.executable, me)
+    os.close(writer)
+    with os.fdopen(reader) as stream:
+        said = stream.read()
+    _, status, used = os.wait4(child, 0)
+    if status or not said:
+        return None
+    return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, int(said)
+
+
+def main() -> None:
+    if sys.argv[1:2] == ["--load"]:
+        n = LOADERS[sys.argv[2]](Path(sys.argv[3]))
+        os.write(9, str(n).encode())
+        return
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("traces", nargs="+", type=Path)
+    parser.add_argument("--mb", type=int, default=300)
+    parser.add_argument("--only", default="ours,json,msgspec")
+    parser.add_argument("--gz", action="store_true", help="also the compressed form")
+    wanted = parser.parse_args()
+    print("| trace | loader | MB | operations | CPU s | MB per CPU s | peak MB |")
+    print("|---|---|---|---|---|---|---|")
+    for source in wanted.traces:
+        for suffix in (".json", ".json.gz") if wanted.gz else (".json",):
+            large = wanted.folder / (source.name.split(".")[0] + "-large" + suffix)
+            known = large.with_suffix(".bytes")
+            if not large.exists():
+                known.write_text(str(replicate(source, large, wanted.mb * 10**6)))
+            size = int(known.read_text()) / 1e6
+            for name in wanted.only.split(","):
+                idle = cost(name, source)
+                full = cost(name, large)
+                label = f"| {large.name} | {name} | {size:.0f} |"
+                if idle is None or full is None:
+                    print(label, "failed | | | |", flush=True)
+                    continue
+                seconds = full[0] - idle[0]
+                print(
+                    label,
+                    f"{full[2]} | {seconds:.2f} | {size / seconds:.0f} |"
+                    f" {full[1]:.0f} |",
+                    flush=True,
+                )
+    print("peak of this process, for scale:", resource.getrusage(0).ru_maxrss // 1024)
+
+
+if __name__ == "__main__":
+    main()
