@@ -1,5 +1,6 @@
 """``stepscope bench``: the load client alone, in the words of ``vllm bench serve``."""
 
+import math
 import signal
 import sys
 import tempfile
@@ -15,6 +16,7 @@ import click
 import msgspec
 
 from stepscope.cli.bench_flags import BACKENDS, Asked, read_flags
+from stepscope.cli.bench_load import load_options
 from stepscope.cli.bench_table import table
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
@@ -56,6 +58,7 @@ class _VllmWords(click.Command):
 
 
 @click.command(cls=_VllmWords)
+@load_options
 @click.option("--backend", default="openai", type=click.Choice(list(BACKENDS)))
 @click.option("--base-url", help="http://host:port of the server.")
 @click.option("--host", default="127.0.0.1", show_default=True)
@@ -64,13 +67,8 @@ class _VllmWords(click.Command):
 @click.option("--model", help="Default: the first that the server lists.")
 @click.option("--served-model-name", help="The model's name in requests.")
 @click.option("--tokenizer", help="Recorded; token counts are the server's own.")
-@click.option("--dataset-name", default="random", show_default=True)
-@click.option("--random-input-len", "--input-len", default=1024, show_default=True)
-@click.option("--random-output-len", "--output-len", default=128, show_default=True)
 @click.option("--num-prompts", default=1000, show_default=True)
-@click.option("--max-concurrency", type=int, help="Requests kept in flight.")
-@click.option("--request-rate", default="inf", show_default=True)
-@click.option("--burstiness", default=1.0, help="Accepted; of no effect at rate inf.")
+@click.option("--max-concurrency", type=int, help="Requests in flight at most.")
 @click.option("--ignore-eos", is_flag=True)
 @click.option("--temperature", type=float)
 @click.option("--seed", type=int, help="Default: fresh, and printed.")
@@ -96,7 +94,7 @@ class _VllmWords(click.Command):
 @click.option("--trust-remote-code", is_flag=True, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="The result on stdout.")
 def bench(**flags: Any) -> int:
-    """Measure a running server with a closed loop of requests.
+    """Measure a running server: a closed loop, or requests at a rate.
 
     Flags, table and saved JSON are those of vllm bench serve. Differences: one wave
     of warm-up, e2el among the metrics, a fresh seed, and the client's own health.
@@ -135,17 +133,23 @@ def _note_lengths(spec: LoadSpec, requests: tuple[Request, ...]) -> None:
     """Say on stderr where the server counted other lengths than were asked for."""
     ok = [r for r in requests if r.ok]
     prompts = [r.prompt_tokens for r in ok if r.prompt_tokens is not None]
-    if prompts and set(prompts) != {spec.input_tokens}:
+    asked = spec.input_tokens
+    if asked is not None and not spec.source.input_range:
+        asked += spec.source.prefix_tokens
+    else:
+        asked = None
+    if prompts and asked is not None and set(prompts) != {asked}:
         mean = sum(prompts) / len(prompts)
         print(
-            f"prompts: {spec.input_tokens} tokens asked, {mean:.1f} on average by the"
+            f"prompts: {asked} tokens asked, {mean:.1f} on average by the"
             " server's count",
             file=sys.stderr,
         )
-    short = sum((r.output_tokens or 0) < spec.output_tokens for r in ok)
+    short = sum((r.output_tokens or 0) < (r.requested_output_tokens or 0) for r in ok)
     if short:
         print(
-            f"answers: {short} of {len(ok)} ended before {spec.output_tokens} tokens",
+            f"answers: {short} of {len(ok)} ended before the tokens that they were"
+            " asked for",
             file=sys.stderr,
         )
 
@@ -182,7 +186,12 @@ def _probed(spec: LoadSpec) -> LoadSpec:
 def _warm_up(spec: LoadSpec, n: int, folder: Path, stop: threading.Event) -> None:
     folder.mkdir()
     warm = msgspec.structs.replace(
-        spec, n_prompts=n, seed=spec.seed + 1, keep_text=False
+        spec,
+        n_prompts=n,
+        concurrency=spec.concurrency or n,
+        arrivals=None,
+        seed=spec.seed + 1,
+        keep_text=False,
     )
     print(f"warm-up: {n} requests", file=sys.stderr)
     drive(warm, folder, clock=SystemClock(), stop=stop)
@@ -209,11 +218,9 @@ def _document(
         "tokenizer_id": asked.tokenizer or asked.model,
         "num_prompts": spec.n_prompts,
         **asked.metadata,
-        "request_rate": "inf",
-        "burstiness": 1.0,
-        "max_concurrency": asked.max_concurrency,
+        **_traffic(asked, spec),
         **totals(requests, asked.goodput_ms),
-        **(details(requests, texts, spec.input_tokens) if asked.detailed else {}),
+        **(details(requests, texts, spec.input_tokens or 0) if asked.detailed else {}),
         **peaks(requests),
         "rtfx": 0.0,
         **statistics(found, asked.metrics, asked.percentiles),
@@ -221,9 +228,35 @@ def _document(
         "failures": dict(failures),
         "findings": msgspec.to_builtins(result.findings),
         "seed": spec.seed,
+        "prepare_s": (
+            None if result.prepare_ns is None else result.prepare_ns / NS_PER_S
+        ),
         "num_warmups": asked.n_warmups,
         "prompt_form": "token-ids" if uses_token_ids(spec) else "text",
     }
+
+
+def _traffic(asked: Asked, spec: LoadSpec) -> dict[str, Any]:
+    """Return what the saved result says of arrivals, as vLLM does."""
+    arrivals = spec.arrivals
+    rate = arrivals.rate if arrivals is not None else None
+    burstiness = asked.burstiness
+    said: dict[str, Any] = {
+        "request_rate": "inf" if rate is None else rate,
+        "burstiness": burstiness if math.isfinite(burstiness) else "inf",
+        "max_concurrency": asked.max_concurrency,
+    }
+    if arrivals is not None and arrivals.kind in ("linear", "exponential"):
+        said |= {
+            "ramp_up_strategy": arrivals.kind,
+            "ramp_up_start_rps": arrivals.start_rps,
+            "ramp_up_end_rps": arrivals.end_rps,
+        }
+    if arrivals is not None:
+        said["arrivals"] = arrivals.kind
+    if spec.source.name != "random":
+        said["dataset_name"] = spec.source.name
+    return said
 
 
 def _save(document: dict[str, Any], flags: dict[str, Any], asked: Asked) -> None:
@@ -233,7 +266,8 @@ def _save(document: dict[str, Any], flags: dict[str, Any], asked: Asked) -> None
         at = "" if many is None else f"-concurrency{many}"
         base = asked.model.rsplit("/", 1)[-1]
         name = (
-            f"{asked.label or asked.backend}-infqps{at}-{base}-{document['date']}.json"
+            f"{asked.label or asked.backend}-{_rate_name(document)}{at}-{base}"
+            f"-{document['date']}.json"
         )
     path: Path = flags["result_dir"] / name
     try:
@@ -247,6 +281,15 @@ def _save(document: dict[str, Any], flags: dict[str, Any], asked: Asked) -> None
     except OSError as error:
         raise RecipeError(str(path), f"{error.strerror}", "a writable file") from error
     print(f"saved {path}", file=sys.stderr)
+
+
+def _rate_name(document: dict[str, Any]) -> str:
+    """Return the rate as vLLM has it in file names."""
+    strategy = document.get("ramp_up_strategy")
+    if strategy is None:
+        return f"{document['request_rate']}qps"
+    start, end = document["ramp_up_start_rps"], document["ramp_up_end_rps"]
+    return f"ramp-up-{strategy}-{start:g}qps-{end:g}qps"
 
 
 @contextmanager

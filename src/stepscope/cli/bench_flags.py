@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from stepscope.cli.bench_load import fitting, lengths, read_arrivals, read_source
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.ask import served_models
 from stepscope.load.bench_result import METRICS
@@ -18,6 +19,8 @@ BACKENDS = {
     "vllm": "/v1/completions",
     "openai-chat": "/v1/chat/completions",
 }
+#: Warm-up requests before an open loop that has no cap.
+_OPEN_WARM_UPS = 16
 _GOODPUT = ("ttft", "tpot", "e2el")
 
 
@@ -36,6 +39,7 @@ class Asked:
     n_warmups: int
     max_concurrency: int | None
     detailed: bool
+    burstiness: float = 1.0
 
 
 def _pairs(name: str, words: Sequence[str], by: str) -> dict[str, str]:
@@ -107,18 +111,6 @@ def _model(base_url: str, model: str | None) -> str:
     )
 
 
-def _check_supported(request_rate: str, dataset_name: str) -> None:
-    if request_rate.lower() not in {"inf", "infinity"}:
-        raise RecipeError(
-            "--request-rate",
-            request_rate,
-            "inf: this version drives a closed loop",
-            "Use --max-concurrency",
-        )
-    if dataset_name != "random":
-        raise RecipeError("--dataset-name", dataset_name, "random")
-
-
 def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
     """Turn the flags into what is asked and the load.
 
@@ -126,15 +118,18 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         RecipeError: A flag's value is wrong.
         SessionError: No model was named and the server lists none.
     """
-    _check_supported(flags["request_rate"], flags["dataset_name"])
+    arrivals, source = read_arrivals(flags), read_source(flags)
     for flag in ("num_prompts", "max_concurrency"):
         if flags[flag] is not None and flags[flag] < 1:
             name = flag.replace("_", "-")
             raise RecipeError(f"--{name}", f"{flags[flag]}", "a number above 0")
     base_url = flags["base_url"] or f"http://{flags['host']}:{flags['port']}"
     seed = flags["seed"] if flags["seed"] is not None else secrets.randbelow(1 << 31)
-    n_prompts = flags["num_prompts"]
-    concurrency = flags["max_concurrency"] or n_prompts
+    n_prompts = fitting(flags["num_prompts"], source, arrivals, asked=True)
+    concurrency = flags["max_concurrency"]
+    if arrivals is None:
+        concurrency = concurrency or n_prompts
+    input_tokens, output_tokens = lengths(flags)
     goodput_ms = _goodput(flags["goodput"])
     metrics = _metrics(flags["percentile_metrics"])
     percentiles = _percentiles(flags["metric_percentiles"])
@@ -144,7 +139,7 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
     model = _model(base_url, flags["model"])
     n_warmups = flags["num_warmups"]
     if n_warmups is None:
-        n_warmups = min(concurrency, n_prompts)
+        n_warmups = min(concurrency or _OPEN_WARM_UPS, n_prompts)
     asked = Asked(
         backend=flags["backend"],
         model=model,
@@ -157,6 +152,7 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         n_warmups=n_warmups,
         max_concurrency=flags["max_concurrency"],
         detailed=flags["save_detailed"],
+        burstiness=flags["burstiness"],
     )
     spec = LoadSpec(
         base_url=base_url,
@@ -164,8 +160,10 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         model=flags["served_model_name"] or model,
         n_prompts=n_prompts,
         concurrency=concurrency,
-        input_tokens=flags["random_input_len"],
-        output_tokens=flags["random_output_len"],
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        arrivals=arrivals,
+        source=source,
         ignore_eos=flags["ignore_eos"],
         temperature=flags["temperature"],
         seed=seed,

@@ -24,7 +24,7 @@ MIN_HELD_PCT = 97.0
 MAX_LATE_MS = 10.0
 #: Share of a cell with requests left, below which held slots mean nothing, percent.
 _LEAST_ASKED_PCT = 10.0
-#: Fewer reads than this make no 99th percentile.
+#: Fewer reads or sends than this make no 99th percentile.
 _FEW_READS = 100
 
 
@@ -170,7 +170,8 @@ def _schedule_reasons(
     if not opened or any(t.capped for t in opened):
         return []
     reasons = []
-    if late_p99_ns is not None and ms(late_p99_ns) > MAX_LATE_MS:
+    many = sum(t.n_ok + t.n_failed for t in opened) >= _FEW_READS
+    if many and late_p99_ns is not None and ms(late_p99_ns) > MAX_LATE_MS:
         reasons.append(
             f"the p99 of sends was {ms(late_p99_ns):.1f} ms late, above"
             f" {MAX_LATE_MS:g} ms"

@@ -10,7 +10,7 @@ from stepscope.load.arrivals import Arrivals
 from stepscope.recipe.records import Dataset
 from stepscope.run.client import ClientHealth
 
-ENDPOINTS = ("/v1/completions", "/v1/chat/completions")
+ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/completion", "/generate")
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -27,6 +27,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         repeat: Begin again where a file holds fewer prompts than are asked for.
         block_tokens: Tokens that one hash of a trace stands for.
         time_unit_s: What a trace counts its time in.
+        trace_model: Take only the rows of this model; None: all.
     """
 
     name: Dataset = "random"
@@ -38,6 +39,7 @@ class Source(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     repeat: bool = True
     block_tokens: int = 512
     time_unit_s: float = 0.001
+    trace_model: str | None = None
 
     def check(self) -> None:
         """Raise for what can not be drawn.
@@ -66,7 +68,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     Attributes:
         base_url: ``http://host:port``, with a path prefix if the server has one.
-        endpoint: ``/v1/completions`` or ``/v1/chat/completions``.
+        endpoint: ``/v1/completions`` or ``/v1/chat/completions``, llama.cpp's own
+            ``/completion`` or SGLang's own ``/generate``.
         model: The name that the server knows it by.
         n_prompts: Requests in all.
         concurrency: Requests kept in flight; in an open loop the most that may be,

@@ -64,6 +64,10 @@ def burstgpt(source: Source) -> Iterator[Item]:
     for line, text in lines:
         values = next(csv.reader([text]))
         row: dict[str, object] = dict(zip(names, values, strict=False))
+        if source.trace_model and row.get("Model", source.trace_model) != (
+            source.trace_model
+        ):
+            continue
         for name in _COLUMNS:
             row[name] = _number(row.get(name))
         at = number_of(path, line, row, _COLUMNS[0])
