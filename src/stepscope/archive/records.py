@@ -70,6 +70,7 @@ def write_header(run_dir: Path, run: Run) -> None:
         samples=Samples(),
         findings=(),
         traces=(),
+        step_budgets=(),
         complete=False,
     )
     header = msgspec.json.encode(Header(format=FORMAT, run=bare))

@@ -58,12 +58,12 @@ def show(path: Path) -> None:
     from rich.console import Console
 
     from stepscope.analysis.analyze import analyze
-    from stepscope.archive.reader import open_run
     from stepscope.board.judge import judge
+    from stepscope.importers.open import open_any
     from stepscope.report.page import html
     from stepscope.report.terminal import print_summary
 
-    run = open_run(path)
+    run = open_any(path)
     analysis = analyze(run)
     board = judge(run, analysis)
     page = path / "report.html"

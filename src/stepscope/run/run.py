@@ -12,6 +12,7 @@ from stepscope.run.requests import Request
 from stepscope.run.samples import MetricsSnapshot, Samples
 from stepscope.run.serverlog import ServerLog
 from stepscope.run.settling import WarmUpVerdict
+from stepscope.run.stepbudget import StepBudget
 
 CellStatus = Literal["done", "failed", "interrupted"]
 
@@ -195,7 +196,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """All cells of one invocation.
 
     ``model_config`` is the text of the model's config.json; ``recipe_text`` the TOML
-    as it was given. ``complete`` is False when the run was cut short. ``claims`` are
+    as it was given. ``complete`` is False when the run was cut short. ``step_budgets``
+    are what ``traces`` say, where they were read; no archive keeps them. ``claims`` are
     what the source of an import says of it.
     """
 
@@ -217,6 +219,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     cells: tuple[Cell, ...] = ()
     samples: Samples = Samples()
     traces: tuple[TraceRef, ...] = ()
+    step_budgets: tuple[StepBudget, ...] = ()
     findings: tuple[Finding, ...] = ()
     claims: tuple[Claim, ...] = ()
     complete: bool = True
