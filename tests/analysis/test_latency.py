@@ -90,8 +90,10 @@ def test_the_throughput_identity_closes(
 
 def test_full_slots_below_four_waves_come_from_littles_law(served: Served) -> None:
     rows = columns(served(100, 32, ttft_ms=0.0, tpot_ms=10.0, tokens=11))
-    assert steady(rows, 32) is None
-    rate = steady_tokens_per_s(rows, 32, None)
+    found = steady(rows, 32)
+    assert found is not None
+    assert not found.judged
+    rate = steady_tokens_per_s(rows, 32, found)
     assert rate == pytest.approx(32 * 11 / 0.1)
 
 

@@ -65,14 +65,15 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     Attributes beyond the obvious:
         steady_occupancy: Mean in flight over C between the first completion and the
-            first one after the last send; None below four waves, as all of ``steady_``
-            but the rate.
-        steady_from_s: Seconds into the cell at which its steady part begins.
+            first one after the last send; None below four waves.
+        steady_from_s: Seconds into the cell at which its steady part begins; None
+            below two waves, as the next three.
         steady_step_ms: Mean gap between chunks of one request in that part, prefill
             that shared the steps included.
-        drift_pct: Change of that gap from the first to the second half.
-        batch_means_error_pct: Half the 95 % interval of that gap by batch means of
-            this one run: a lower bound of what runs differ by, never a verdict.
+        drift_pct: Change of decode gaps from its first to its second half; None below
+            four waves.
+        batch_means_error_pct: Half the 95 % interval of the decode gap by batch means
+            of this one run: a lower bound of what runs differ by, never a verdict.
         warm_up_settled: Whether the warm-up of its launch had settled; None: unknown.
         engine_step_source: What ``engine_step_ms`` was counted from.
     """

@@ -73,7 +73,7 @@ def partial_waves(m: Measured) -> Iterator[Finding]:
 def steady(m: Measured) -> Iterator[Finding]:
     """From four waves on: full slots, a step that settles and does not drift."""
     found = m.steady
-    if found is None:
+    if found is None or not found.judged:
         return
     if found.occupancy < STEADY_OCCUPANCY:
         yield about(
@@ -97,7 +97,8 @@ def steady(m: Measured) -> Iterator[Finding]:
             m,
             "not-steady",
             f"the time of a step settles only after {100 * found.cut_share:.0f} % of"
-            f" {found.n_steps} steps of the stretch with full slots (MSER-5); above"
+            f" {found.n_steps} steps of the stretch with full slots (MSER-5), and took"
+            f" {100 * np.expm1(found.cut_off):+.1f} % until then; above"
             f" {100 * MOST_CUT:.0f} % it has not settled",
             "Warm up longer, or measure more waves.",
         )

@@ -158,10 +158,12 @@ def _steady(m: Measured) -> dict[str, Any]:
         return {}
     drift = found.drift
     return {
-        "steady_occupancy": found.occupancy,
+        "steady_occupancy": found.occupancy if found.judged else None,
         "steady_from_s": seconds(found.from_ns - span.from_ns),
         "steady_step_ms": found.step_ms,
-        "drift_pct": None if drift is None else 100 * math.expm1(drift),
+        "drift_pct": None
+        if drift is None or not found.judged
+        else 100 * math.expm1(drift),
         "batch_means_error_pct": found.error_pct,
     }
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from stepscope.analysis.cell.columns import Columns, Floats, Ints
+from stepscope.analysis.cell.columns import Bools, Columns, Floats, Ints
 from stepscope.analysis.cell.little import mean_in_flight
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.units import NS_PER_MS, NS_PER_S
 
-#: From this many waves on a verdict on steadiness is given.
-WAVES_TO_JUDGE = 4
+#: From two waves on there is a stretch with full slots; from four on it is judged.
+WAVES_TO_MEASURE, WAVES_TO_JUDGE = 2, 4
 #: Slots in use in a steady stretch.
 STEADY_OCCUPANCY = 0.98
 #: A change between halves that is worth a word, in logs and in standard errors.
@@ -23,9 +23,12 @@ MOST_DRIFT, DRIFT_ERRORS = 0.02, 4.0
 N_BATCHES = 20
 #: Steps that a series needs: five a batch.
 LEAST_STEPS = 5 * N_BATCHES
-#: More of the series than this left out by MSER-5: it never settled.
+#: More of the series than this left out by MSER-5, and different by more than
+#: ``MOST_DRIFT`` from the rest: it never settled.
 MOST_CUT = 0.5
 _MSER_BATCH = 5
+#: A step this many times the median one, with a request waiting, holds its prefill.
+_PREFILL_TIMES = 1.5
 _MOST_BINS = 20_000
 #: Places in an answer that have a mean of their own, then so many groups of the rest.
 _FIRST_PLACES, _PLACE_GROUPS = 4, 16
@@ -41,7 +44,10 @@ class Steady:
         occupancy: Mean in flight over C in it.
         from_ns: Where the steady part begins: after what MSER-5 leaves out, at the
             next send (where slots run in step, a whole wave later).
+        judged: Whether there are waves enough to judge it by; without, nothing is
+            left out.
         cut_share: What MSER-5 leaves out of the series; None without a series.
+        cut_off: Log ratio of the mean of what it leaves out to that of the rest.
         step_ms: Mean gap between chunks of one request in the steady part, prefill
             that shared the steps included.
         tokens_per_s: Output tokens a second there.
@@ -55,7 +61,9 @@ class Steady:
     window: Window
     occupancy: float
     from_ns: int
+    judged: bool
     cut_share: float | None
+    cut_off: float
     step_ms: float | None
     tokens_per_s: float | None
     drift: float | None
@@ -72,38 +80,45 @@ class Steady:
 
     @property
     def never_settles(self) -> bool:
-        """Whether MSER-5 leaves out more than half."""
-        return self.cut_share is not None and self.cut_share > MOST_CUT
+        """Whether MSER-5 leaves out more than half, and that half is another."""
+        if self.cut_share is None or self.cut_share <= MOST_CUT:
+            return False
+        return abs(self.cut_off) > MOST_DRIFT
 
 
 def steady(columns: Columns, concurrency: int | None) -> Steady | None:
-    """Return the steady stretch; None for an open loop and below four waves.
+    """Return the steady stretch; None for an open loop and below two waves.
 
     Args:
         columns: The cell's requests.
         concurrency: Slots.
     """
     n_waves = waves(columns.n, concurrency)
-    if not concurrency or n_waves is None or n_waves < WAVES_TO_JUDGE:
+    if not concurrency or n_waves is None or n_waves < WAVES_TO_MEASURE:
         return None
     window = held_window(columns)
     if window is None:
         return None
     at, series = step_series(columns, window)
-    begin, cut = window.from_ns, None
-    if series.size >= LEAST_STEPS:
+    begin, cut, off = window.from_ns, None, 0.0
+    judged = n_waves >= WAVES_TO_JUDGE
+    if judged and series.size >= LEAST_STEPS:
         n_cut = mser5(series)
         cut = n_cut / series.size
-        if cut <= MOST_CUT:
-            begin = _next_send(columns, window, int(at[n_cut]) if n_cut else begin)
-            series = series[at >= begin] if n_cut else series
+        if n_cut:
+            off = float(np.log(series[:n_cut].mean() / series[n_cut:].mean()))
+        if n_cut and cut <= MOST_CUT:
+            begin = _next_send(columns, window, int(at[n_cut]))
+            series = series[at >= begin]
     drift, error = halves(series)
     inner = Window(begin, window.to_ns)
     return Steady(
         window=window,
         occupancy=mean_in_flight(columns, window) / concurrency,
         from_ns=begin,
+        judged=judged,
         cut_share=cut,
+        cut_off=off,
         step_ms=_mean_gap_ms(columns, inner),
         tokens_per_s=_tokens_per_s(columns, inner),
         drift=drift,
@@ -124,7 +139,7 @@ def steady_tokens_per_s(
     Assumes: below four waves, that E2EL would not change if the drain were full too.
         It flatters a cell whose last, thin wave ran faster.
     """
-    if stretch is not None and stretch.tokens_per_s is not None:
+    if stretch is not None and stretch.judged and stretch.tokens_per_s is not None:
         return stretch.tokens_per_s
     chosen = columns.timed & columns.has_tokens
     if not concurrency or not chosen.any():
@@ -153,12 +168,14 @@ def held_window(columns: Columns) -> Window | None:
 
 
 def step_series(columns: Columns, window: Window) -> tuple[Ints, Floats]:
-    """Return step times over time, relative to what is usual at that place.
+    """Return decode step times over time, relative to what is usual at that place.
 
-    Gaps between chunks of one request, each divided by the mean gap at its place in
+    Gaps between chunks of one request, each divided by the median gap at its place in
     the answer (so that the growing context of a wave in step is no drift), averaged
     in bins of one median gap. Empty bins are left out, so that there is about one
-    value a step; requests that share the step share its value.
+    value a step; requests that share the step share its value. Left out too are steps
+    above 1.5 medians while a request waits for its first token: prefill, which comes
+    with every wave and is no transient.
 
     Returns:
         Begin of each bin, nanoseconds; the mean relative gap, about 1.
@@ -169,14 +186,27 @@ def step_series(columns: Columns, window: Window) -> tuple[Ints, Floats]:
     if gaps.size < LEAST_STEPS or gaps.min() < 0:
         return np.empty(0, np.int64), np.empty(0)
     group = _place_group(places[inside])
-    usual = np.bincount(group, gaps) / np.maximum(np.bincount(group), 1)
+    usual = np.array([np.median(gaps[group == g]) for g in range(group.max() + 1)])
     relative = gaps / np.maximum(usual[group], 1.0)
     width = max(int(np.median(gaps)), window.length_ns // _MOST_BINS, 1)
     at = (ends - window.from_ns) // width
     count = np.bincount(at)
     full = np.flatnonzero(count)
     values = np.bincount(at, relative)[full] / count[full]
-    return window.from_ns + full * width, values
+    begins = window.from_ns + full * width
+    decode = ~(
+        (values > _PREFILL_TIMES * np.median(values)) & _waiting(columns, begins, width)
+    )
+    return begins[decode], values[decode]
+
+
+def _waiting(columns: Columns, begins: Ints, width: int) -> Bools:
+    """Return in which bins some request waits for its first token."""
+    sent = np.sort(columns.sent[columns.timed])
+    first = np.sort(columns.first[columns.timed])
+    n_sent = np.searchsorted(sent, begins + width)
+    waiting: Bools = n_sent > np.searchsorted(first, begins - width)
+    return waiting
 
 
 def gap_places(columns: Columns) -> Ints:
