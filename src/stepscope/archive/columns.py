@@ -124,6 +124,8 @@ def records_of(kind: type[Record], table: pa.Table) -> Iterator[Record]:
 
 
 def _chunk_bytes(column: pa.ChunkedArray) -> Iterator[bytes]:
+    if not pa.types.is_list(column.type):
+        raise TypeError(f"column {_CHUNKS} holds {column.type}, no lists")
     for chunk in column.chunks:
         ends = np.asarray(chunk.offsets) * 8
         raw = np.asarray(chunk.values, dtype="<i8").tobytes()

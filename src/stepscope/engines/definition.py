@@ -82,7 +82,9 @@ class EngineDef:
     profiler: Profiler | None = None
     own_environment: dict[str, str] = field(default_factory=dict)
     extra_body: dict[str, object] = field(default_factory=dict)
-    token_ids: frozenset[str] = frozenset({"/v1/completions"})
+    token_ids: frozenset[str] = frozenset(
+        {"/v1/completions", "/completion", "/generate"}
+    )
     n_vocabulary: int | None = None
     model_config: str | None = None
     model_name: str | None = None

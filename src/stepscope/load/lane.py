@@ -71,6 +71,7 @@ class Lane:
         self.worker = worker
         self.peer = peer
         self.now = clock.now_ns
+        self.endpoint = spec.endpoint
         self.output_tokens = spec.output_tokens
         self.keep_text = spec.keep_text
         self.header_timeout_ns = ns(spec.header_timeout_s)

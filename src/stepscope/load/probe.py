@@ -59,7 +59,7 @@ def probe(spec: LoadSpec, clock: Clock) -> ProbeResult:
     spec.check()
     plain = uses_token_ids(spec) or spec.source.name in WORDED
     request = first_request(spec, None if plain else text_plan(spec))
-    response, raw = Response(), bytearray()
+    response, raw = Response(spec.endpoint), bytearray()
     failure = _exchange(spec, request, response, raw, clock)
     if failure is None:
         failure = response.failure()

@@ -1,7 +1,7 @@
 """Whole requests: head and body of what is sent for a prompt."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -21,7 +21,7 @@ def uses_token_ids(spec: LoadSpec) -> bool:
     Prompts that a file holds as words go as words.
     """
     words = spec.source.name in WORDED
-    return spec.token_ids and not words and spec.endpoint == "/v1/completions"
+    return spec.token_ids and not words and spec.endpoint != "/v1/chat/completions"
 
 
 def request_head(spec: LoadSpec) -> bytes:
@@ -76,25 +76,62 @@ def request_body(
     spec: LoadSpec, words: Words, n_out: int | None = None
 ) -> dict[str, object]:
     """Return a request's body. ``extra_body`` has the last word."""
-    body: dict[str, object] = {"model": spec.model}
-    if spec.endpoint == "/v1/completions":
-        body["prompt"] = _plain(words)
-    elif isinstance(words, list) and words and isinstance(words[0], dict):
-        body["messages"] = words
-    else:
-        body["messages"] = [{"role": "user", "content": words}]
-    body["max_tokens"] = spec.output_tokens if n_out is None else n_out
-    body["stream"] = True
-    body["stream_options"] = {"include_usage": True}
-    if spec.temperature is not None:
-        body["temperature"] = spec.temperature
-    if spec.ignore_eos:
-        body["ignore_eos"] = True
-    return body | spec.extra_body
+    n_tokens = spec.output_tokens if n_out is None else n_out
+    return _BODIES[spec.endpoint](spec, words, n_tokens) | spec.extra_body
 
 
-def _plain(words: Words) -> object:
-    """Return a prompt for the completions endpoint; it knows no roles."""
+def _completions(spec: LoadSpec, words: Words, n_out: int | None) -> dict[str, object]:
+    return {"model": spec.model, "prompt": _plain(words), **_openai(spec, n_out)}
+
+
+def _chat(spec: LoadSpec, words: Words, n_out: int | None) -> dict[str, object]:
+    said: object = [{"role": "user", "content": words}]
     if isinstance(words, list) and words and isinstance(words[0], dict):
-        return "\n".join(said["content"] for said in words if isinstance(said, dict))
-    return words
+        said = words
+    return {"model": spec.model, "messages": said, **_openai(spec, n_out)}
+
+
+def _openai(spec: LoadSpec, n_out: int | None) -> dict[str, object]:
+    return {
+        "max_tokens": n_out,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        **_sampling(spec),
+    }
+
+
+def _llamacpp(spec: LoadSpec, words: Words, n_out: int | None) -> dict[str, object]:
+    asked = {"prompt": _plain(words), "n_predict": n_out, "stream": True}
+    return asked | _sampling(spec)
+
+
+def _sglang(spec: LoadSpec, words: Words, n_out: int | None) -> dict[str, object]:
+    words = _plain(words)
+    sampling = {"max_new_tokens": n_out, **_sampling(spec)}
+    name = "text" if isinstance(words, str) else "input_ids"
+    return {name: words, "sampling_params": sampling, "stream": True}
+
+
+def _sampling(spec: LoadSpec) -> dict[str, object]:
+    asked: dict[str, object] = {}
+    if spec.temperature is not None:
+        asked["temperature"] = spec.temperature
+    if spec.ignore_eos:
+        asked["ignore_eos"] = True
+    return asked
+
+
+_BODIES: dict[str, Callable[[LoadSpec, Words, int | None], dict[str, object]]] = {
+    "/v1/completions": _completions,
+    "/v1/chat/completions": _chat,
+    "/completion": _llamacpp,
+    "/generate": _sglang,
+}
+
+
+def _plain(words: Words) -> Sequence[int] | str:
+    """Return a prompt for an endpoint that knows no roles."""
+    if isinstance(words, str):
+        return words
+    said = [part["content"] for part in words if isinstance(part, dict)]
+    return "\n".join(said) if said else [n for n in words if isinstance(n, int)]

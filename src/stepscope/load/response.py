@@ -7,8 +7,20 @@ from array import array
 
 import httptools
 
+from stepscope.parse.llamacpp_stream import LlamaCppStream
 from stepscope.parse.openai_stream import OpenAIStream
+from stepscope.parse.sglang_stream import SglangStream
 from stepscope.parse.sse import EventTooLongError, SseDecoder
+
+Stream = OpenAIStream | LlamaCppStream | SglangStream
+
+#: Endpoint to the dialect of its stream.
+DIALECTS: dict[str, type[Stream]] = {
+    "/v1/completions": OpenAIStream,
+    "/v1/chat/completions": OpenAIStream,
+    "/completion": LlamaCppStream,
+    "/generate": SglangStream,
+}
 
 _BUSY_STATUS = frozenset({429, 503})
 #: What is kept of a body that is no event stream, to be shown.
@@ -28,6 +40,8 @@ class Response:
         complete: The response has ended.
         keep_alive: The connection may carry another request.
         first_body_at_ns: First byte of the body.
+        first_answer_at_ns: First content that is not reasoning.
+        retry_after: What the server said of when to come again.
     """
 
     __slots__ = (
@@ -40,16 +54,20 @@ class Response:
         "_trouble",
         "arrivals_ns",
         "complete",
+        "first_answer_at_ns",
         "first_body_at_ns",
         "has_bytes",
         "has_header",
         "keep_alive",
         "n_events",
+        "retry_after",
         "status",
         "stream",
     )
 
-    def __init__(self, *, keep_text: bool = False) -> None:
+    def __init__(
+        self, endpoint: str = "/v1/completions", *, keep_text: bool = False
+    ) -> None:
         self._parser = httptools.HttpResponseParser(self)
         self._sse = SseDecoder()
         self._at_ns = 0
@@ -57,7 +75,7 @@ class Response:
         self._framed = False
         self._is_stream: bool | None = None
         self._trouble: str | None = None
-        self.stream = OpenAIStream(keep_text=keep_text)
+        self.stream: Stream = DIALECTS[endpoint](keep_text=keep_text)
         self.arrivals_ns: array[int] = array("q")
         self.n_events = 0
         self.status: int | None = None
@@ -66,6 +84,8 @@ class Response:
         self.complete = False
         self.keep_alive = False
         self.first_body_at_ns: int | None = None
+        self.first_answer_at_ns: int | None = None
+        self.retry_after: str | None = None
 
     def feed(self, data: bytes, at_ns: int) -> int:
         """Take the next bytes.
@@ -118,6 +138,8 @@ class Response:
             self._is_stream = value.lower().startswith(b"text/event-stream")
         elif name in {b"content-length", b"transfer-encoding"}:
             self._framed = True
+        elif name == b"retry-after":
+            self.retry_after = value[:40].decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Take the status; an interim (1xx) response is none."""
@@ -144,9 +166,15 @@ class Response:
             self.complete = True
             return
         for data in events:
-            self.n_events += 1
-            if self.stream.feed(data):
-                self.arrivals_ns.append(self._at_ns)
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Take the data of one event."""
+        self.n_events += 1
+        if self.stream.feed(data):
+            self.arrivals_ns.append(self._at_ns)
+            if self.first_answer_at_ns is None and self.stream.answered:
+                self.first_answer_at_ns = self._at_ns
 
     def on_message_complete(self) -> None:
         """Take the end of the response."""
@@ -160,9 +188,7 @@ class Response:
     def _end(self) -> None:
         if not self.complete and self.status == 200 and self._is_stream is not False:
             for data in self._sse.finish():
-                self.n_events += 1
-                if self.stream.feed(data):
-                    self.arrivals_ns.append(self._at_ns)
+                self._take(data)
         self.complete = True
 
     def failure(self) -> tuple[str, str] | None:
@@ -174,7 +200,8 @@ class Response:
             return "malformed", self._trouble
         if self.status != 200:
             kind = "rate-limited" if self.status in _BUSY_STATUS else "http-status"
-            return kind, f"HTTP {self.status}: {self._shown()}"
+            again = f" (Retry-After: {self.retry_after})" if self.retry_after else ""
+            return kind, f"HTTP {self.status}{again}: {self._shown()}"
         if self._is_stream is None and not self.n_events and self._body:
             return "not-a-stream", self._shown()
         if self._is_stream is False:
@@ -190,6 +217,9 @@ class Response:
         if not self.arrivals_ns:
             said = f"{self.n_events} events, none with content"
             return "empty", f"{said}; usage says {stream.output_tokens} output tokens"
+        if stream.counts_as_it_goes and stream.finish_reason is None:
+            # Its last count is of what came, not of a whole answer.
+            return "closed", "the stream ended without its last event"
         if stream.output_tokens is None:
             return "no-usage", f"{len(self.arrivals_ns)} chunks and no usage record"
         return None

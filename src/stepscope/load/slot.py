@@ -184,7 +184,7 @@ class Slot:
     def _send(self) -> None:
         assert self.prompt is not None
         keep_text = self._lane.keep_text or self.prompt.talk is not None
-        self._response = Response(keep_text=keep_text)
+        self._response = Response(self._lane.endpoint, keep_text=keep_text)
         self._n_events = 0
         self._to_send = memoryview(self.prompt.request)
         self.state = State.BUSY
@@ -358,6 +358,7 @@ class Slot:
             ended_at_ns=max(at_ns, sent_at_ns),
             first_byte_at_ns=response.first_body_at_ns,
             first_content_at_ns=int(arrivals[0]) if len(arrivals) else None,
+            first_answer_at_ns=response.first_answer_at_ns,
             last_content_at_ns=int(arrivals[-1]) if len(arrivals) else None,
             prompt_tokens=stream.prompt_tokens,
             output_tokens=stream.output_tokens,

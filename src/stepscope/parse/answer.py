@@ -1,6 +1,6 @@
 """What the events of one streamed answer have said so far, in any dialect."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -21,7 +21,11 @@ class Answer:
         error: One line of an error object inside the stream; None: none came.
         malformed: One line about an event that is no JSON of this kind.
         texts: The pieces of text, where they were asked for.
+        counts_as_it_goes: Of a dialect: every event counts, and the last one says why
+            it is the last.
     """
+
+    counts_as_it_goes: ClassVar[bool] = False
 
     __slots__ = (
         "answered",

@@ -7,7 +7,7 @@ one event may bring several tokens.
 Source: llama.cpp b11434 on the wire.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -34,6 +34,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 class LlamaCppStream(Answer):
     """One response of ``/completion``; its attributes are those of ``Answer``."""
 
+    counts_as_it_goes: ClassVar[bool] = True
     __slots__ = ()
 
     def feed(self, data: bytes) -> bool:

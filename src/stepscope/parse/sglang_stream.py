@@ -7,7 +7,7 @@ when that count has grown; where an event has no count, when its text is another
 Source: SGLang 0.5.23, its tokenizer manager and HTTP server.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -35,6 +35,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 class SglangStream(Answer):
     """One response of ``/generate``; its attributes are those of ``Answer``."""
 
+    counts_as_it_goes: ClassVar[bool] = True
     __slots__ = ("_text",)
 
     def __init__(self, *, keep_text: bool = False) -> None:

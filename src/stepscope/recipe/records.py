@@ -6,7 +6,9 @@ import msgspec
 
 Engine = Literal["vllm", "sglang", "llamacpp", "url", "embedded"]
 ServedEngine = Literal["vllm", "sglang", "llamacpp"]
-Endpoint = Literal["/v1/completions", "/v1/chat/completions"]
+Endpoint = Literal[
+    "/v1/completions", "/v1/chat/completions", "/completion", "/generate"
+]
 Dataset = Literal[
     "random", "sharegpt", "custom", "conversations", "mooncake", "timed_trace",
     "burstgpt",

@@ -256,7 +256,11 @@ TABLES: dict[str, dict[str, Key]] = {
     "baseline": CONFIGURATION,
     "workload": {
         "dataset": Key(one_of("random")),
-        "endpoint": Key(one_of("/v1/completions", "/v1/chat/completions")),
+        "endpoint": Key(
+            one_of(
+                "/v1/completions", "/v1/chat/completions", "/completion", "/generate"
+            )
+        ),
         "input_tokens": Key(is_positive_int, required=True),
         "output_tokens": Key(is_positive_int, required=True),
         "concurrency": Key(is_list, required=True),

@@ -16,6 +16,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         sent_at_ns: When the client handed it to the socket.
         first_byte_at_ns: First byte of the response body.
         first_content_at_ns: First chunk that carries content.
+        first_answer_at_ns: First chunk of the answer itself: content that is not
+            reasoning. Where a model does not reason it is the first content.
         last_content_at_ns: Last chunk that carries content.
         ended_at_ns: End of the response, or the moment it failed.
         prompt_tokens: From the server's usage record; None if it sent none.
@@ -42,6 +44,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     intended_at_ns: int | None = None
     first_byte_at_ns: int | None = None
     first_content_at_ns: int | None = None
+    first_answer_at_ns: int | None = None
     last_content_at_ns: int | None = None
     prompt_tokens: int | None = None
     output_tokens: int | None = None
@@ -82,6 +85,13 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         if self.first_content_at_ns is None:
             return None
         return self.first_content_at_ns - self.due_at_ns
+
+    @property
+    def ttfat_ns(self) -> int | None:
+        """Send to the first content that is not reasoning, nanoseconds."""
+        if self.first_answer_at_ns is None:
+            return None
+        return self.first_answer_at_ns - self.sent_at_ns
 
     @property
     def e2el_ns(self) -> int | None:
