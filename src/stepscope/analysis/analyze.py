@@ -5,16 +5,18 @@ from collections.abc import Sequence
 import msgspec
 
 from stepscope.analysis.across.anomalies import ttft_findings
-from stepscope.analysis.across.compare import comparisons
 from stepscope.analysis.across.drift import drift_findings
 from stepscope.analysis.across.groups import repeat_findings, repeat_groups
 from stepscope.analysis.across.stepmodel import Bytes, BytesOf, step_models
+from stepscope.analysis.across.traces import traced_steps
 from stepscope.analysis.across.warmup import warm_up_findings, with_warm_up
 from stepscope.analysis.cell.findings import cell_findings
 from stepscope.analysis.cell.loop_rules import stalled_in_decode
 from stepscope.analysis.cell.measured import measured
 from stepscope.analysis.cell.result import cell_result
 from stepscope.analysis.cell.telemetry import Machine
+from stepscope.analysis.compare.compare import within
+from stepscope.analysis.compare.table import Measured, anomalous
 from stepscope.analysis.fixes import compared_with_fixes, fixed_cells
 from stepscope.analysis.floor import (
     StepAt,
@@ -37,15 +39,16 @@ def analyze(run: Run) -> Analysis:
     in_decode: set[str] = set()
     for cell in run.cells:
         m = measured(cell, run, machine)
-        mine = cell_findings(m)
+        # A profiler stalls the load beside it; that is no news.
+        mine = () if cell.capture == "traced" else cell_findings(m)
         found += mine
         results.append(cell_result(m, mine, run.cost))
         if stalled_in_decode(m):
             in_decode.add(cell.name)
     found += [*repeat_findings(results), *ttft_findings(results)]
     contaminated = _named(found, "first-run-contaminated")
-    anomalous = contaminated | _named(found, "stall", "ttft-not-monotone")
-    groups = repeat_groups(results, anomalous)
+    odd = anomalous(found)
+    groups = repeat_groups(results, odd)
     compiled = _named(found, "jit-during-measurement")
     results = with_warm_up(run, results, compiled)
     found += warm_up_findings(run, results, compiled)
@@ -58,14 +61,19 @@ def analyze(run: Run) -> Analysis:
         contaminated | in_decode,
     )
     order = list(dict.fromkeys(c.configuration for c in run.cells))
-    launches = {cell.name: cell.launch for cell in run.cells}
-    compared, notes = comparisons(groups, order, launches, anomalous)
-    compared, mended = compared_with_fixes(run, compared)
+    between = within(Measured(run, results, odd, run.id), order)
+    rows = () if between is None else between.comparisons
+    compared, mended = compared_with_fixes(run, rows)
     boots = boot_results(run)
     costs = startup_costs(boots, run)
-    found += [*more, *poor, *notes, *mended, *fixed_cells(run), *_from_logs(run)]
+    if between is not None:
+        found += between.findings
+    found += [*more, *poor, *mended, *fixed_cells(run), *_from_logs(run)]
+    traced, more = traced_steps(run, results)
+    found += more
     return Analysis(
         cells=tuple(results),
+        traced=traced,
         groups=groups,
         step_model=models,
         floor=floor_points(results, run, bytes_of, contaminated | in_decode),
@@ -73,6 +81,8 @@ def analyze(run: Run) -> Analysis:
         startup=costs,
         break_even=break_evens(costs, compared),
         comparisons=compared,
+        pooled=() if between is None else between.pooled,
+        left_out=() if between is None else between.left_out,
         findings=tuple(dict.fromkeys((*run.findings, *found))),
     )
 

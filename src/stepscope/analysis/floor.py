@@ -135,4 +135,6 @@ def _point(
         floor_ms=least_ms,
         step_ms=step_ms,
         times_floor=None if step_ms is None else step_ms / least_ms,
+        expert_bytes=step.expert_bytes,
+        bandwidth_bytes_per_s=bandwidth,
     )

@@ -8,7 +8,9 @@ from typing import Literal
 import msgspec
 
 from stepscope.findings import Finding
+from stepscope.recipe.records import Capture
 from stepscope.run.run import AppliedFix
+from stepscope.run.stepbudget import RankBudget
 
 
 class Stats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -116,6 +118,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prefill_share_of_steps: float | None
     telemetry: CellTelemetry | None
     usd_per_million_output_tokens: float | None
+    capture: Capture | None = None
     n_prompts: int | None = None
     asked_input_tokens: int | None = None
     asked_output_tokens: int | None = None
@@ -167,6 +170,41 @@ class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     cells: tuple[str, ...] = ()
 
 
+class TracedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A decode step by kernel timelines, beside the same step untraced.
+
+    Attributes:
+        usable: The quality gate lets idle time be told.
+        traced_step_ms: Mean period, of the slowest rank.
+        untraced_step_ms: Of the cells that ``untraced_source`` names.
+        stretch_pct: Traced over untraced, less one.
+        match: ``same`` within 15 %; ``stretched``: the profiler lengthened it by more,
+            so the host's part is refused; ``other-steps``: it is shorter by more;
+            ``unknown``: nothing was measured untraced.
+        n_ranks: Ranks that were traced.
+        ranks: Their mean steps.
+    """
+
+    configuration: str
+    concurrency: int | None
+    launch: str | None
+    cell: str | None
+    paths: tuple[str, ...]
+    usable: bool
+    defects: tuple[str, ...]
+    step_kind: str | None
+    step_source: str | None
+    traced_step_ms: float | None
+    untraced_step_ms: float | None
+    untraced_source: str | None
+    stretch_pct: float | None
+    match: Literal["same", "stretched", "other-steps", "unknown"]
+    n_ranks: int
+    ranks: tuple[RankBudget, ...]
+    straggler_rank: int | None = None
+    straggler_reason: str | None = None
+
+
 class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The byte floor beside the measured step at one concurrency."""
 
@@ -178,6 +216,8 @@ class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     floor_ms: float
     step_ms: float | None
     times_floor: float | None
+    expert_bytes: float | None = None
+    bandwidth_bytes_per_s: float | None = None
 
 
 class BootResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -310,6 +350,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         reason: Why it is undetermined; None otherwise.
         minutes_needed: What the missing units would take.
         usd_needed: The same in money; None without prices.
+        mean_a: Geometric mean of A, in the metric's unit.
+        mean_b: The same of B.
     """
 
     a: str
@@ -334,6 +376,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     reason: str | None = None
     minutes_needed: float | None = None
     usd_needed: float | None = None
+    mean_a: float | None = None
+    mean_b: float | None = None
 
 
 class PooledComparison(
@@ -403,4 +447,5 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     comparisons: tuple[Comparison, ...] = ()
     pooled: tuple[PooledComparison, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
+    traced: tuple[TracedStep, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -162,7 +162,7 @@ LATENCIES = (
 #: Said in the heading of a cell, or a table of its own.
 _ELSEWHERE = frozenset(
     {"name", "configuration", "launch", "session", "concurrency", "repeat", "warm_up",
-     "valid", "void_reasons", "status", "telemetry"}
+     "capture", "valid", "void_reasons", "status", "telemetry"}
     | {field for _, field in LATENCIES}
 )  # fmt: skip
 
@@ -200,9 +200,11 @@ def groups(cell: CellResult) -> list[tuple[str, list[tuple[str, str, str]]]]:
 
 
 def state(cell: CellResult) -> str:
-    """Return ``void``, ``failed``, ``interrupted``, ``warm-up`` or nothing."""
+    """Return in a word why a cell is no measurement, or nothing where it is one."""
     if not cell.valid:
         return "void"
     if cell.status != "done":
         return cell.status
+    if cell.capture is not None:
+        return cell.capture
     return "warm-up" if cell.warm_up else ""

@@ -12,6 +12,7 @@ from stepscope.analysis.records import (
     RepeatGroup,
     StartupCost,
     StepModel,
+    TracedStep,
 )
 from stepscope.board.judge import judge
 from stepscope.board.records import BoardEntry, NotSolid
@@ -52,6 +53,7 @@ class AnalyzeDocument(
     findings: tuple[Finding, ...]
     verdict: tuple[str, ...]
     groups: tuple[RepeatGroup, ...]
+    traces: tuple[TracedStep, ...]
     startup: tuple[StartupCost, ...] = ()
     break_even: tuple[BreakEven, ...] = ()
 
@@ -86,6 +88,7 @@ def document(run: Run) -> AnalyzeDocument:
         findings=tuple(dict.fromkeys((*board.findings, *analysis.findings))),
         verdict=board.sentences,
         groups=analysis.groups,
+        traces=analysis.traced,
         startup=analysis.startup,
         break_even=analysis.break_even,
     )

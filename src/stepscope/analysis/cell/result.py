@@ -119,6 +119,7 @@ def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
         "concurrency": cell.workload.concurrency,
         "repeat": cell.repeat,
         "warm_up": cell.warm_up,
+        "capture": cell.capture,
         "valid": cell.status == "done" and not void,
         "void_reasons": void,
         "status": cell.status,

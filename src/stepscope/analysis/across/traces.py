@@ -1,0 +1,191 @@
+"""Step budgets of kernel timelines beside the same steps untraced.
+
+A profiler lengthens the host's part of a step. How much is told by the period of the
+steps when nobody traces: of the load that was driven on the same launch before the
+profiler ran, else of the measured cells of that configuration and concurrency.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import numpy as np
+
+from stepscope.analysis.records import CellResult, TracedStep
+from stepscope.findings import Finding
+from stepscope.run.run import Run
+from stepscope.run.stepbudget import StepBudget
+
+#: Source: a step that the profiler lengthens by more is another step; the host's part
+#: of it is then refused.
+MOST_STRETCH_PCT = 15.0
+#: Chunks a token from which a gap between chunks is a step.
+_UNMERGED = 0.98
+
+
+def decode_step_ms(cell: CellResult) -> tuple[float, str] | None:
+    """Return the time of a decode step as it was untraced, and what it is.
+
+    The engine's own period, else the median gap where tokens come one by one, else
+    TPOT. The median gap leaves out steps that prefill lengthened, as long as they are
+    fewer than half; TPOT does not.
+    """
+    if cell.engine_step_ms is not None:
+        return cell.engine_step_ms, "engine step"
+    per_step = cell.tokens_per_step_and_sequence or 1.0
+    plain = per_step < 1.05 and (cell.chunks_per_token or 0.0) >= _UNMERGED
+    if plain and cell.itl_ms.median is not None:
+        return cell.itl_ms.median, "median gap"
+    tpot = cell.tpot_ms.mean if cell.server_tpot_ms is None else cell.server_tpot_ms
+    return None if tpot is None else (tpot * per_step, "TPOT")
+
+
+def traced_steps(
+    run: Run, cells: Sequence[CellResult]
+) -> tuple[tuple[TracedStep, ...], list[Finding]]:
+    """Return the run's step budgets, each beside its untraced step, and findings.
+
+    Args:
+        run: With ``step_budgets``.
+        cells: Figures of all its cells.
+    """
+    configurations = {x.name: x.configuration for x in run.launches}
+    steps: list[TracedStep] = []
+    findings: list[Finding] = []
+    for budget in run.step_budgets:
+        findings += budget.findings
+        configuration = configurations.get(budget.launch or "")
+        concurrency = _concurrency(run, budget)
+        if configuration is None:
+            continue
+        peers = _peers(budget, configuration, concurrency, cells)
+        step = _step(budget, configuration, concurrency, peers)
+        steps.append(step)
+        finding = _finding(step)
+        if finding is not None:
+            findings.append(finding)
+    return tuple(steps), findings
+
+
+def _concurrency(run: Run, budget: StepBudget) -> int | None:
+    if budget.concurrency is not None or budget.cell is None:
+        return budget.concurrency
+    of_it = (c.workload.concurrency for c in run.cells if c.name == budget.cell)
+    return next(of_it, None)
+
+
+def _peers(
+    budget: StepBudget,
+    configuration: str,
+    concurrency: int | None,
+    cells: Sequence[CellResult],
+) -> list[CellResult]:
+    """Return the untraced cells that had the same steps, the nearest kind only."""
+    alike = [
+        c
+        for c in cells
+        if c.configuration == configuration
+        and c.concurrency == concurrency
+        and concurrency is not None
+        and decode_step_ms(c) is not None
+    ]
+    own = [c for c in alike if c.capture == "untraced" and c.launch == budget.launch]
+    measured = [c for c in alike if c.valid and not c.warm_up]
+    return own or measured
+
+
+def _step(
+    budget: StepBudget,
+    configuration: str,
+    concurrency: int | None,
+    peers: Sequence[CellResult],
+) -> TracedStep:
+    traced = max((r.step_ms for r in budget.ranks), default=None)
+    found = [d for c in peers if (d := decode_step_ms(c)) is not None]
+    untraced = float(np.mean([value for value, _ in found])) if found else None
+    stretch = None
+    if traced is not None and untraced:
+        stretch = 100 * (traced / untraced - 1)
+    names = ", ".join(c.name for c in peers)
+    return TracedStep(
+        configuration=configuration,
+        concurrency=concurrency,
+        launch=budget.launch,
+        cell=budget.cell,
+        paths=budget.paths,
+        usable=budget.usable and bool(budget.ranks),
+        defects=budget.defects,
+        step_kind=budget.step_kind,
+        step_source=budget.step_source,
+        traced_step_ms=traced,
+        untraced_step_ms=untraced,
+        untraced_source=f"{found[0][1]} of {names}" if found else None,
+        stretch_pct=stretch,
+        match=_match(stretch),
+        n_ranks=budget.n_ranks,
+        ranks=budget.ranks,
+        straggler_rank=budget.straggler_rank,
+        straggler_reason=budget.straggler_reason,
+    )
+
+
+def _match(
+    stretch: float | None,
+) -> Literal["same", "stretched", "other-steps", "unknown"]:
+    if stretch is None:
+        return "unknown"
+    if stretch > MOST_STRETCH_PCT:
+        return "stretched"
+    return "other-steps" if stretch < -MOST_STRETCH_PCT else "same"
+
+
+def _finding(step: TracedStep) -> Finding | None:
+    traced, untraced = step.traced_step_ms, step.untraced_step_ms
+    where = f"at concurrency {step.concurrency}"
+    if not step.usable or traced is None:
+        why = ", ".join(step.defects) or "no step was found in it"
+        return Finding(
+            code="trace-unusable",
+            severity="warning",
+            message=f"the timeline {where} says nothing of idle time: {why}",
+            hint="stepscope trace says what is wrong with it.",
+            cell=step.cell,
+            launch=step.launch,
+        )
+    if untraced is None:
+        return Finding(
+            code="trace-unchecked",
+            severity="info",
+            message=f"nothing was measured untraced {where}, so how far the profiler"
+            f" lengthened its step of {traced:.3g} ms is not known",
+            hint="Measure the same concurrency without the profiler.",
+            cell=step.cell,
+            launch=step.launch,
+        )
+    beside = (
+        f"steps of the timeline {where} take {traced:.3g} ms, {step.stretch_pct:+.1f} %"
+        f" against {untraced:.3g} ms untraced ({step.untraced_source})"
+    )
+    told = {
+        "same": ("trace-agrees", "info", "", ""),
+        "stretched": (
+            "trace-stretches-step",
+            "warning",
+            ": its host part is refused",
+            "Trace fewer steps, without stacks and shapes.",
+        ),
+        "other-steps": (
+            "trace-of-other-steps",
+            "warning",
+            ": it holds other steps than the requests saw, and is not read further",
+            "Take it in the middle of the same load.",
+        ),
+    }
+    code, severity, more, hint = told[step.match]
+    return Finding(
+        code=code,
+        severity="warning" if severity == "warning" else "info",
+        message=beside + more,
+        hint=hint,
+        cell=step.cell,
+        launch=step.launch,
+    )
