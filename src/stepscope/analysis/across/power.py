@@ -44,7 +44,7 @@ def runs_needed(effect: float, sd: float) -> int | None:
     return low
 
 
-def sd_upper(sd: float, df: int) -> float:
+def sd_upper(sd: float, df: float) -> float:
     """Return the 80 % upper bound of an SD: what a plan should reckon with.
 
     Source: chi-square interval of a variance.

@@ -3,41 +3,12 @@ from collections.abc import Callable
 import msgspec
 import numpy as np
 import pytest
+from tests.analysis.compare.made import ROWS, arm, compared
 
-from stepscope.analysis.across.compare import comparisons
-from stepscope.analysis.across.groups import repeat_groups
 from stepscope.analysis.across.power import power, runs_needed, sd_upper
-from stepscope.analysis.records import CellResult, Comparison
-from stepscope.findings import Finding
+from stepscope.analysis.records import CellResult
 
 Make = Callable[..., CellResult]
-ROWS = (8, 16, 32, 64, 128, 256)
-
-
-def arm(
-    make: Make, configuration: str, effect: float, n: int, rng: np.random.Generator,
-    *, cv: float = 0.01, session: str = "s0", rows: tuple[int, ...] = ROWS,
-) -> list[CellResult]:  # fmt: skip
-    return [
-        make(
-            name=f"{configuration}-c{row}-r{i}",
-            configuration=configuration,
-            launch=f"{configuration}-l{i % 2}",
-            session=session,
-            concurrency=row,
-            output_tokens_per_s=100 * row * float(np.exp(effect + rng.normal(0, cv))),
-        )
-        for row in rows
-        for i in range(n)
-    ]
-
-
-def compared(
-    cells: list[CellResult], flagged: frozenset[str] = frozenset()
-) -> tuple[tuple[Comparison, ...], list[Finding]]:
-    order = list(dict.fromkeys(c.configuration for c in cells))
-    launches = {c.name: c.launch for c in cells}
-    return comparisons(repeat_groups(cells), order, launches, flagged)
 
 
 def test_a_planted_difference_is_found_in_the_right_direction(result_of: Make) -> None:

@@ -1,0 +1,182 @@
+"""One answer for a program that waits: worse, not worse, or not known."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.analysis.compare.compare import Compared
+from stepscope.analysis.compare.judge import Family, Judged, holm, verdict
+from stepscope.analysis.compare.many import p_value
+from stepscope.analysis.compare.table import METRICS
+from stepscope.analysis.records import Verdict
+from stepscope.findings import Finding
+
+#: verdict of the whole -> exit code of the contract.
+EXIT_CODES: dict[Verdict, int] = {
+    "faster": 0,
+    "same": 0,
+    "slower": 1,
+    "undetermined": 5,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The answer.
+
+    Attributes:
+        verdict: Over all rows and configurations.
+        exit_code: 0 same or better, 1 worse, 5 undetermined.
+        why: One sentence.
+    """
+
+    verdict: Verdict
+    exit_code: int
+    why: str
+
+
+def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
+    """Return the answer by one metric.
+
+    Without a margin a pair is worse where any row, or the mean of rows that agree, is
+    slower; it is not worse where that mean is same or faster, or every row is. With a
+    margin it is worse only where a loss above the margin holds after Holm, and not
+    worse where every row, or the mean of rows that agree, is shown to lose less: by a
+    one-sided 95 % bound. Several configurations: the worst of them.
+
+    Args:
+        of: What was compared.
+        metric: Which figure decides.
+        margin: The loss that is tolerated, as a part of one; None: none.
+    """
+    families = [f for f in of.families if f.metric == metric]
+    told = {f.b: _verdict(f, margin) for f in families}
+    for b in of.bs:
+        told.setdefault(b, "undetermined")
+    order: tuple[Verdict, ...] = ("slower", "undetermined", "same", "faster")
+    worst = next(v for v in order if v in told.values())
+    code = EXIT_CODES[worst]
+    return Decision(worst, code, _why(of, told, worst, metric, margin))
+
+
+def _verdict(of: Family, margin: float | None) -> Verdict:
+    sign = METRICS[of.metric]
+    if margin is not None:
+        return _against_margin(of, sign, margin)
+    rows: list[Verdict] = [
+        "undetermined" if j is None else verdict(j, sign) for j in of.judged
+    ]
+    mean: Verdict | None = None
+    if of.pooled is not None and of.rows_agree:
+        mean = verdict(of.pooled, sign)
+    if "slower" in rows or mean == "slower":
+        return "slower"
+    if mean in ("faster", "same"):
+        return mean
+    if "undetermined" in rows:
+        return "undetermined"
+    return "faster" if "faster" in rows else "same"
+
+
+def _against_margin(of: Family, sign: int, margin: float) -> Verdict:
+    limit = -np.log1p(-margin) if sign > 0 else np.log1p(margin)
+    mean = of.pooled if of.rows_agree else None
+    known = [j for j in (*of.judged, mean) if j is not None]
+    if any(x.holds for x in holm([_beyond(j, sign, float(limit)) for j in known])):
+        return "slower"
+
+    def bounded(j: Judged | None) -> bool:
+        return j is not None and -sign * j.value + j.half_one_sided < limit
+
+    if bounded(mean) or all(bounded(j) for j in of.judged):
+        better = mean if bounded(mean) else None
+        rows = [better] if better is not None else list(of.judged)
+        told = {verdict(j, sign) for j in rows if j is not None}
+        return "faster" if told == {"faster"} else "same"
+    return "undetermined"
+
+
+def _beyond(j: Judged, sign: int, limit: float) -> Judged:
+    """Return a difference as it is tested against the margin.
+
+    Its p doubles the one-sided one, so that a loss counts as strictly as a difference.
+    """
+    excess = -sign * j.value - limit
+    p = p_value(excess / j.error, j.df, j.shares) if excess > 0 else 1.0
+    return Judged(excess, j.error, j.df, j.shares, p)
+
+
+def _why(
+    of: Compared,
+    told: dict[str, Verdict],
+    worst: Verdict,
+    metric: str,
+    margin: float | None,
+) -> str:
+    which = ", ".join(b for b, v in told.items() if v == worst)
+    by = "" if margin is None else f" by more than {100 * margin:g} %"
+    if worst == "slower":
+        return f"{which} is worse than {of.a}{by} in {metric}"
+    if worst == "undetermined":
+        return f"{which} against {of.a}: not decided in {metric}"
+    if margin is not None:
+        return f"{which} is not worse than {of.a}{by} in {metric}"
+    word = "the same as" if worst == "same" else "faster than"
+    return f"{which} is {word} {of.a} in {metric}"
+
+
+def what_to_run(of: Compared, metric: str) -> str:
+    """Return in one line what would settle the open rows of a metric."""
+    if of.refused:
+        return (
+            f"Measure {of.a} in the session of {', '.join(of.bs)} too, first and last,"
+            " as an anchor; or both in one run, as baseline and patch"
+        )
+    mine = [
+        c for c in of.comparisons if c.metric == metric and c.verdict == "undetermined"
+    ]
+    if not mine:
+        return "Measure both at the same workload points with one recipe"
+    known = [c for c in mine if c.runs_needed is not None]
+    if not known or len(known) < len(mine):
+        return (
+            "Measure both in one run, as baseline and patch, with n_launches = 3: one"
+            " start or one run of each has no interval"
+        )
+    # A launch measures all rows, so the neediest row decides; runs add up.
+    unit = known[0].unit
+    most = max(known, key=lambda c: (c.runs_needed or 0) - min(c.n_a, c.n_b))
+    more = (most.runs_needed or 0) - min(most.n_a, most.n_b)
+    counted = [most] if unit == "launch" else known
+    minutes = [c.minutes_needed for c in counted]
+    usd = [c.usd_needed for c in counted]
+    text = f"{more} more {unit}{_plural(unit, more)} of each"
+    if None not in minutes:
+        text += f", about {sum(m or 0.0 for m in minutes):.1f} minutes"
+    if None not in usd:
+        text += f" and {sum(u or 0.0 for u in usd):.2f} USD"
+    return f"Take {text}: that settles it with 80 % power"
+
+
+def _plural(unit: str, n: int) -> str:
+    ending = "es" if unit == "launch" else "s"
+    return "" if n == 1 else ending
+
+
+def other_metrics(of: Compared, metric: str) -> list[Finding]:
+    """Say where a figure that does not decide is shown to be slower."""
+    slower: dict[tuple[str, str], list[str]] = {}
+    for c in of.comparisons:
+        if c.metric != metric and c.verdict == "slower":
+            at = f"{c.concurrency} ({c.delta_pct:+.1f} %)"
+            slower.setdefault((c.b, c.metric), []).append(at)
+    return [
+        Finding(
+            code="other-metric-worse",
+            severity="warning",
+            message=f"{b} is slower than {of.a} in {name} at concurrency"
+            f" {', '.join(where)}, while {metric} decides",
+            hint=f"Let it decide: --metric {name}.",
+        )
+        for (b, name), where in slower.items()
+    ]

@@ -1,0 +1,133 @@
+"""What a reader of comparisons must know besides the numbers."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+from stepscope.analysis.compare.contrasts import Contrast
+from stepscope.analysis.compare.judge import SAME
+from stepscope.analysis.compare.table import METRICS, Table
+from stepscope.analysis.records import Comparison
+from stepscope.findings import Finding
+
+RATE = next(iter(METRICS))
+
+
+def across_findings(of: Table, refused: Sequence[Contrast]) -> list[Finding]:
+    """Say which pairs were measured in different sessions without an anchor."""
+    pairs: dict[tuple[str, str], list[Contrast]] = defaultdict(list)
+    for one in refused:
+        if one.metric == RATE or not any(r.metric == RATE for r in refused):
+            pairs[(one.a, one.b)].append(one)
+    found = []
+    for (a, b), ones in pairs.items():
+        here = " and ".join(of.sessions[s].text for s in ones[0].sessions)
+        rows = ", ".join(
+            dict.fromkeys(str(r.row.concurrency or r.row.request_rate) for r in ones)
+        )
+        found.append(
+            Finding(
+                code="cross-session",
+                severity="warning",
+                message=f"{a} and {b} were measured in different sessions ({here}), and"
+                f" nothing was measured in both at {rows}: their figures are not"
+                " compared, since sessions differ by more than most flags do",
+                hint=f"Measure {a} in the session of {b} too, first and last, as an"
+                " anchor; or both in one run, as baseline and patch.",
+            )
+        )
+    return found
+
+
+def launch_findings(of: Table, found: Sequence[Comparison]) -> list[Finding]:
+    """Say beside a verdict what was started only once."""
+    decided = [c for c in found if c.verdict != "undetermined"]
+    arms = dict.fromkeys(arm for c in decided for arm in (c.b, c.a))
+    starts: dict[str, set[str]] = defaultdict(set)
+    for reading in of.readings:
+        starts[reading.arm].add(reading.launch)
+    alone = [arm for arm in arms if len(starts[arm]) < 2]
+    if not alone:
+        return []
+    return [
+        Finding(
+            code="one-launch",
+            severity="warning",
+            message=f"{', '.join(alone)}: measured on a single server start; repeats"
+            " on one start hold the spread from run to run, not from start to start",
+            hint="Start each configuration again, in the order A B B A:"
+            " n_launches = 2.",
+        )
+    ]
+
+
+def shared_baseline(found: Sequence[Comparison], base: str) -> list[Finding]:
+    """Say when unrelated configurations move alike against one baseline row.
+
+    Where an interval settles the row, the baseline's own error is inside it.
+    """
+    rows: dict[object, list[Comparison]] = defaultdict(list)
+    for one in found:
+        if one.metric == RATE and one.delta_pct is not None:
+            key = (one.session, one.concurrency, one.input_tokens, one.output_tokens,
+                   one.n_prompts, one.request_rate)  # fmt: skip
+            rows[key].append(one)
+    notes = []
+    for here in rows.values():
+        moves = [c.delta_pct for c in here if c.delta_pct is not None]
+        alike = all(m > 100 * SAME for m in moves) or all(
+            m < -100 * SAME for m in moves
+        )
+        if len(moves) > 1 and alike and all(c.verdict == "undetermined" for c in here):
+            shown = ", ".join(f"{c.b} {c.delta_pct:+.1f} %" for c in here)
+            at = here[0].concurrency
+            notes.append(
+                Finding(
+                    code="shared-baseline",
+                    severity="warning",
+                    message=f"at concurrency {at} all configurations move alike against"
+                    f" {base} ({shown}): the baseline's row is what they share",
+                    hint=f"Measure {base} at {at} again, before and after.",
+                )
+            )
+    return notes
+
+
+def left_out_findings(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
+    """Say what is not compared, and whether one arm lost more than another."""
+    mine = [x for x in of.left_out if x.configuration in (a, *bs)]
+    if not mine:
+        return []
+    counts = {arm: sum(x.configuration == arm for x in mine) for arm in (a, *bs)}
+    uneven = len(set(counts.values())) > 1
+    each = ", ".join(f"{n} of {arm}" for arm, n in counts.items())
+    cells = "; ".join(f"{x.cell} ({x.reason})" for x in mine[:6])
+    more = f" and {len(mine) - 6} more" if len(mine) > 6 else ""
+    return [
+        Finding(
+            code="left-out",
+            severity="warning" if uneven else "info",
+            message=f"not compared: {each}: {cells}{more}",
+            hint="What voids more cells of one configuration may be its effect: read"
+            " those cells before the differences."
+            if uneven
+            else "",
+        )
+    ]
+
+
+def no_common_row(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
+    """Say which pairs share no workload point."""
+    rows: dict[str, set[object]] = defaultdict(set)
+    for reading in of.readings:
+        rows[reading.arm].add(reading.row)
+    return [
+        Finding(
+            code="no-common-row",
+            severity="warning",
+            message=f"{a} and {b} have no workload point in common: concurrency, number"
+            " of prompts, lengths and data must all be the same",
+            hint="Measure both with one recipe.",
+        )
+        for b in bs
+        if rows[a] and rows[b] and not rows[a] & rows[b]
+    ]
