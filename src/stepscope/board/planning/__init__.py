@@ -1,0 +1,1 @@
+"""What to measure next: what each measurement would settle, and what it costs."""

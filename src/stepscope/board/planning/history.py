@@ -1,0 +1,111 @@
+"""What the run has already done, so that nobody is told to do it again."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.analysis.records import Analysis
+from stepscope.run.run import Run
+
+#: Engines by whether they can be told to take a timeline or to log iterations.
+TRACES = ("vllm", "sglang")
+DETAILS = ("vllm",)
+#: The flag that runs without graphs, by engine.
+EAGER = {"vllm": "enforce-eager", "sglang": "disable-cuda-graph"}
+BOOTS = ("vllm", "sglang", "llamacpp", "embedded")
+
+
+@dataclass(frozen=True, slots=True)
+class History:
+    """What was done, and what this kind of run could do.
+
+    Attributes:
+        ours: stepscope measured it; otherwise it was imported.
+        gpu: Whether GPUs take part; None where nothing says so.
+        engine: As the recipe would name it; ``url`` where it boots nothing.
+        configurations: The baseline first.
+        sizes: Concurrencies that were measured, ascending.
+        repeats: Sound cells by concurrency, of the configuration with fewest.
+        n_launches: Starts of the baseline that became ready.
+        blocks: Warm-up blocks of a launch.
+        waves: Waves of a cell, the median.
+        details: Iterations were logged.
+        eager: A configuration without graphs took part.
+        pinned: Configurations differ in their processors.
+        counters: GPM counters were sampled.
+        traced: Concurrencies with a timeline -> its path.
+        n_cpus: Of the machine.
+    """
+
+    ours: bool
+    gpu: bool | None
+    engine: str
+    configurations: tuple[str, ...]
+    sizes: tuple[int, ...]
+    repeats: dict[int, int]
+    n_launches: int
+    blocks: int
+    waves: int
+    details: bool
+    eager: bool
+    pinned: bool
+    counters: bool
+    traced: dict[int, str]
+    n_cpus: int | None
+
+
+def history_of(run: Run, analysis: Analysis) -> History:
+    """Return what a run has done."""
+    measured = [c for c in analysis.cells if not c.warm_up and c.concurrency]
+    names = [x.configuration for x in run.launches]
+    names += [c.configuration for c in analysis.cells]
+    configurations = tuple(dict.fromkeys(names))
+    base = configurations[0] if configurations else "baseline"
+    own = [c for c in measured if c.configuration == base]
+    waves = [c.waves for c in measured if c.waves]
+    blocks = Counter(c.launch for c in analysis.cells if c.warm_up)
+    engine = run.engine if run.engine in BOOTS else "url"
+    commands = [x.command for x in run.launches]
+    if engine != "embedded" and not any(commands):
+        engine = "url"
+    return History(
+        ours=run.recipe_text is not None,
+        gpu=_gpu(run),
+        engine=engine,
+        configurations=configurations,
+        sizes=tuple(sorted({c.concurrency or 0 for c in measured})),
+        repeats=dict(Counter(c.concurrency or 0 for c in own if c.valid)),
+        n_launches=len({c.launch for c in own}),
+        blocks=max(blocks.values(), default=0),
+        waves=max(round(float(np.median(waves))), 1) if waves else 2,
+        details=_details(run),
+        eager=any(f"--{EAGER.get(run.engine)}" in command for command in commands),
+        pinned=len({x.cpus for x in run.launches}) > 1,
+        counters=any(
+            c.telemetry is not None and c.telemetry.sm_active_pct is not None
+            for c in analysis.cells
+        ),
+        traced={t.concurrency: t.path for t in run.traces if t.concurrency is not None},
+        n_cpus=run.machine.n_cpus,
+    )
+
+
+def _gpu(run: Run) -> bool | None:
+    if run.n_gpus or run.gpu or run.samples.gpu:
+        return True
+    if run.n_gpus == 0 or run.engine == "embedded":
+        return False
+    return None
+
+
+def _details(run: Run) -> bool:
+    """Whether iterations were logged: they are there, or the flag was given."""
+    return any(
+        "--enable-logging-iteration-details" in launch.command
+        or (
+            launch.log is not None
+            and any(event.kind == "iteration" for event in launch.log.events)
+        )
+        for launch in run.launches
+    )

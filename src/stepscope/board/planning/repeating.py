@@ -1,0 +1,158 @@
+"""Offers that measure again: repeats, warm-up, sizes, starts, anchors."""
+
+import math
+import re
+from collections.abc import Iterator
+
+from stepscope.board.planning.draft import Draft
+from stepscope.board.planning.offer import Facts, Offer, once
+from stepscope.board.planning.opened import Open
+from stepscope.board.planning.sizes import next_sizes
+
+#: What a fresh launch with repeats mends, and what takes longer cells besides.
+_MENDED = frozenset(
+    {"repeat", "disagree", "warmup-not-converged", "warmup-unknown", "stall",
+     "first-run-contaminated", "jit-during-measurement", "bimodal-ttft",
+     "ttft-not-monotone"}
+)  # fmt: skip
+_LONGER = frozenset({"not-steady", "partial-waves"})
+#: What the server or the workload must change: repeating alone does not mend it.
+_UNMENDED = frozenset(
+    {"prefix-cache-hits", "preemptions", "failed-requests", "early-stop",
+     "outputs-differ", "little-violated", "token-count-mismatch", "clock-step",
+     "client-bound", "void"}
+)  # fmt: skip
+_REPEATS = 3
+_MOST_RUNS = 20
+_PAIR = re.compile(r"^(\S+) against (\S+):")
+
+
+def repeats(facts: Facts) -> Iterator[Offer]:
+    """Three repeats where a claim rests on one, or where repeats disagree."""
+    groups: dict[tuple[tuple[int, ...], bool], list[Open]] = {}
+    for o in facts.lacking(*_MENDED, *_LONGER, *_UNMENDED):
+        if o.codes & {"sizes", "runs", "unmeasured"}:
+            continue
+        sizes = o.sizes or facts.sizes((o,))
+        if sizes and (o.kind == "claim" or "disagree" in o.codes):
+            groups.setdefault((sizes, bool(o.codes & _LONGER)), []).append(o)
+    for (sizes, longer), mine in sorted(groups.items()):
+        decides = tuple(o for o in mine if not o.codes & _UNMENDED)
+        waves = max(2 * facts.history.waves, 4) if longer else facts.history.waves
+        at = ", ".join(map(str, sizes))
+        long = f" and {waves} waves" if longer else ""
+        yield Offer(
+            id="repeats",
+            title=f"{_REPEATS} repeats{long} at concurrency {at}",
+            reason="one run has no interval; three on one settled launch have"
+            + (", and longer cells have less ramp in them" if longer else ""),
+            decides=decides,
+            bears_on=tuple(o for o in mine if o not in decides),
+            needs=Draft(
+                repeats=dict.fromkeys(sizes, _REPEATS),
+                waves=waves,
+                configurations=facts.others(mine),
+            ),
+        )
+
+
+def warm_up(facts: Facts) -> Iterator[Offer]:
+    """Blocks enough to tell whether it has settled, and repeats on one launch."""
+    decides = facts.hypotheses("warm-up")
+    sizes = facts.sizes(decides)
+    if not sizes:
+        return
+    done = facts.history.blocks
+    blocks = 2 * done if done >= 6 and facts.lacking("warmup-not-converged") else 6
+    yield Offer(
+        id="warm-up",
+        title=f"{blocks} warm-up blocks and {_REPEATS} repeats at"
+        f" {len(sizes)} concurrencies",
+        reason="whether a launch has settled shows in its warm-up and in its first"
+        " repeat against the others",
+        decides=decides,
+        needs=Draft(
+            repeats=dict.fromkeys(sizes, _REPEATS),
+            blocks=blocks,
+            configurations=facts.others(decides),
+        ),
+    )
+
+
+def more_sizes(facts: Facts) -> Iterator[Offer]:
+    """Concurrencies that pin the step model down."""
+    decides = facts.lacking("sizes")
+    sizes = next_sizes(facts.analysis, facts.history.sizes)
+    if decides and sizes:
+        every = {**once(facts.history.sizes), **dict.fromkeys(sizes, 2)}
+        yield Offer(
+            id="sizes",
+            title=f"the sweep with concurrency {', '.join(map(str, sizes))} added",
+            reason="a model's level, slope and knee are known as well as the sizes lie;"
+            " one session, so that sizes are compared with one another",
+            decides=decides,
+            needs=Draft(repeats=every, configurations=facts.others(decides)),
+        )
+
+
+def launches(facts: Facts) -> Iterator[Offer]:
+    """More starts, there and back, where a comparison is undetermined."""
+    mine = facts.lacking("runs", "one-launch")
+    if not mine:
+        return
+    needed = max((o.n_runs or 2 * _REPEATS for o in mine), default=2 * _REPEATS)
+    n_runs = min(needed, _MOST_RUNS)
+    n_launches = max(2, min(facts.history.n_launches + 1, 4))
+    each = math.ceil(n_runs / n_launches)
+    sizes = tuple(dict.fromkeys(c for o in mine for c in o.sizes)) or facts.sizes(mine)
+    sizes = sizes or facts.history.sizes
+    decides = tuple(o for o in mine if (o.n_runs or 0) <= n_runs)
+    url = facts.history.engine == "url"
+    yield Offer(
+        id="launches",
+        title=f"{n_launches} starts of each, A B B A, {each} repeats in each",
+        reason="starts, not requests, are what repeats: an interval from one start does"
+        " not hold what differs between starts",
+        decides=decides,
+        bears_on=tuple(o for o in mine if o not in decides),
+        needs=None
+        if url
+        else Draft(
+            repeats=dict.fromkeys(sizes, each),
+            n_launches=n_launches,
+            configurations=_compared(facts, mine),
+        ),
+        not_in_recipe="the server is not started here" if url else None,
+    )
+
+
+def anchor(facts: Facts) -> Iterator[Offer]:
+    """The baseline first and last, where sessions or configurations share a doubt."""
+    mine = facts.lacking("cross-session", "shared-baseline")
+    sizes = tuple(dict.fromkeys(c for o in mine for c in o.sizes)) or facts.sizes(mine)
+    sizes = sizes or facts.history.sizes
+    if not mine or not sizes:
+        return
+    url = facts.history.engine == "url"
+    yield Offer(
+        id="anchor",
+        title="the baseline first and last beside what is compared with it",
+        reason="what sessions or a bad baseline add is common to both arms only where"
+        " the baseline is measured among them",
+        decides=mine,
+        needs=None
+        if url
+        else Draft(
+            repeats=dict.fromkeys(sizes, _REPEATS),
+            n_launches=2,
+            configurations=frozenset(facts.history.configurations[1:]),
+        ),
+        not_in_recipe="the server is not started here" if url else None,
+    )
+
+
+def _compared(facts: Facts, mine: tuple[Open, ...]) -> frozenset[str]:
+    named = [m for o in mine if (m := _PAIR.match(o.what))]
+    names = {name for m in named for name in m.groups()}
+    others = set(facts.history.configurations[1:])
+    return frozenset(names & others) or frozenset(others)

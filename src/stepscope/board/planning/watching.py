@@ -1,0 +1,231 @@
+"""Offers that look closer: timelines, iteration lines, counters, another client."""
+
+from collections.abc import Iterator
+
+from stepscope.board.planning.draft import Draft, Patch
+from stepscope.board.planning.history import DETAILS, EAGER, TRACES
+from stepscope.board.planning.offer import Facts, Offer, once
+
+#: What only a timeline prices, and what it can show of others.
+_TIMELINE = (
+    "launch", "graph-launch", "kernel-gaps", "rank-wait", "imbalance", "communication",
+    "scheduler",
+)  # fmt: skip
+_COUNTERS = ("bandwidth", "compute", "power", "host-memory")
+_LEAST_CPUS = 4
+
+
+def read_traces(facts: Facts) -> Iterator[Offer]:
+    """Timelines that the run holds cost nothing to read."""
+    for concurrency, path in sorted(facts.history.traced.items()):
+        mine = [o for o in facts.hypotheses(*_TIMELINE) if o.covers(concurrency)]
+        if mine:
+            yield Offer(
+                id="read-trace",
+                title=f"read the timeline of concurrency {concurrency} that is there",
+                reason="it prices launches, gaps and waits there, and is already taken",
+                bears_on=tuple(mine),
+                not_in_recipe="nothing is to be measured",
+                command=f"stepscope trace {path}",
+            )
+
+
+def trace(facts: Facts) -> Iterator[Offer]:
+    """A timeline at the ends of what is open, where the run holds none."""
+    found = facts.hypotheses(*_TIMELINE)
+    sizes = facts.sizes(found)
+    ends = dict.fromkeys(c for c in (*sizes[:1], *sizes[-1:]) if c)
+    wanted = tuple(c for c in ends if c not in facts.history.traced)
+    if not found or not wanted or facts.history.gpu is False:
+        return
+    there = [o for o in found if any(o.covers(c) for c in wanted)]
+    # What a timeline that the run holds may settle is not to be bought.
+    held = [o for o in there if any(o.covers(c) for c in facts.history.traced)]
+    why = None
+    if facts.history.engine not in TRACES:
+        why = (
+            f"only {' and '.join(TRACES)} servers started here can be told to take one"
+        )
+    at = " and ".join(map(str, wanted))
+    yield Offer(
+        id="trace",
+        title=f"kernel timeline of decode steps at concurrency {at}",
+        reason="it prices launches, gaps, waits and the engine's own work in one"
+        " picture; between the two sizes it decides only where both agree",
+        decides=tuple(o for o in there if o not in held),
+        bears_on=(
+            *held,
+            *(
+                o
+                for o in facts.hypotheses("bandwidth", "compute")
+                if any(o.covers(c) for c in wanted)
+            ),
+        ),
+        needs=None
+        if why
+        else Draft(
+            repeats=once(wanted),
+            traces=frozenset(wanted),
+            configurations=facts.others(there),
+        ),
+        not_in_recipe=why,
+        command="nsys profile, switched on in mid-cell; stepscope trace FILE"
+        if why
+        else None,
+    )
+
+
+def details(facts: Facts) -> Iterator[Offer]:
+    """Iteration lines in the log: each step's period and its tokens."""
+    if facts.history.details or facts.history.engine not in DETAILS:
+        return
+    decides = facts.hypotheses("frontend", "prefill")
+    bears_on = facts.hypotheses("scheduler")
+    sizes = facts.sizes((*decides, *bears_on))
+    if sizes:
+        yield Offer(
+            id="iteration-details",
+            title="the engine's own step period and each step's tokens in the log",
+            reason="the frontend's stamps beside the engine's, and steps with prefill"
+            " apart from pure decode steps",
+            decides=decides,
+            bears_on=bears_on,
+            needs=Draft(
+                repeats=once(sizes),
+                details=True,
+                configurations=facts.others((*decides, *bears_on)),
+            ),
+        )
+
+
+def own_run(facts: Facts) -> Iterator[Offer]:
+    """The same cells under this tool, where another took them."""
+    if facts.history.ours:
+        return
+    void = tuple(o for o in facts.lacking("void", "client-bound") if o.kind == "claim")
+    gpu = facts.history.gpu is not False
+    names = ("client", "kv-capacity", *(_COUNTERS if gpu else ()))
+    decides = tuple(dict.fromkeys((*facts.hypotheses(*names), *void)))
+    sizes = facts.sizes(decides)
+    if sizes:
+        yield Offer(
+            id="own-run",
+            title="the same cells under stepscope run",
+            reason="a client whose health is known, and throttle reasons, host memory,"
+            " the server's metrics and (Hopper and later) SM, tensor and DRAM counters"
+            " sampled on one clock",
+            decides=decides,
+            bears_on=facts.hypotheses("frontend"),
+            needs=Draft(repeats=once(sizes), configurations=facts.others(decides)),
+        )
+
+
+def counters(facts: Facts) -> Iterator[Offer]:
+    """Counters that this host does not offer are named and never ordered."""
+    if not facts.history.ours or facts.history.counters:
+        return
+    if facts.history.gpu is False:
+        found = facts.hypotheses("bandwidth", "compute", "power", "scheduler")
+        title, how = "the processor's counters", "perf stat and perf record in mid-cell"
+        why = "stepscope samples no counters of a CPU"
+    else:
+        found = facts.hypotheses("bandwidth", "compute")
+        title, how = "GPM counters of the GPU", "stepscope doctor says what it needs"
+        why = "the driver did not offer them to this run (Hopper and later have them)"
+    if found:
+        yield Offer(
+            id="counters",
+            title=title,
+            reason="what the memory and the arithmetic units did, not what they had to",
+            decides=found,
+            not_in_recipe=why,
+            command=how,
+        )
+
+
+def eager(facts: Facts) -> Iterator[Offer]:
+    """The same cells without graphs."""
+    flag = EAGER.get(facts.history.engine)
+    decides = facts.hypotheses("launch")
+    sizes = facts.sizes(decides)
+    if not decides or not sizes or facts.history.eager or flag is None:
+        return
+    if facts.history.gpu is False:
+        return
+    ends = (sizes[0], sizes[-1])
+    held = [o for o in decides if any(o.covers(c) for c in facts.history.traced)]
+    yield Offer(
+        id="eager",
+        title=f"the same cells without graphs (--{flag}) at {ends[0]} and {ends[1]}",
+        reason="what graphs save is what launching one by one would cost; two starts"
+        " each, so that a start is not taken for the flag",
+        decides=tuple(o for o in decides if o not in held),
+        bears_on=(*held, *facts.hypotheses("graph-launch")),
+        needs=Draft(
+            repeats=dict.fromkeys(ends, 2),
+            patches=(Patch("eager-next", {flag: True}),),
+            n_launches=2,
+        ),
+    )
+
+
+def cpus(facts: Facts) -> Iterator[Offer]:
+    """Half of the processors: does the host matter?"""
+    bears_on = facts.hypotheses("scheduler", "frontend", "launch")
+    n = facts.history.n_cpus
+    sizes = facts.sizes(bears_on)
+    if not sizes or facts.history.gpu is False or facts.history.pinned:
+        return
+    why = None
+    if n is None:
+        why = "the run does not say how many processors the machine has"
+    elif n < _LEAST_CPUS:
+        why = f"{n} processors leave nothing to take away"
+    elif facts.history.engine == "url":
+        why = "the server is not started here"
+    ends = (sizes[0], sizes[-1])
+    yield Offer(
+        id="cpu-sweep",
+        title="the server on half of its processors",
+        reason="a step that does not change acquits the host's share of it; one that"
+        " does needs a timeline to say which part",
+        bears_on=bears_on,
+        needs=None
+        if why or n is None
+        else Draft(
+            repeats=dict.fromkeys(ends, 2),
+            patches=(Patch("half-cpus", cpus=f"0-{n // 2 - 1}"),),
+            n_launches=2,
+        ),
+        not_in_recipe=why,
+        command='[[patch]] with cpus = "0-..."' if why else None,
+    )
+
+
+def short_prompts(facts: Facts) -> Iterator[Offer]:
+    """The same cells with prompts of a few tokens, where no step tells its tokens."""
+    decides = facts.hypotheses("prefill")
+    if decides and (facts.history.engine not in DETAILS):
+        yield Offer(
+            id="short-prompts",
+            title="the same cells with prompts of a few tokens",
+            reason="what remains of the step is decoding",
+            decides=decides,
+            not_in_recipe="it is a recipe of its own: one recipe has one prompt length",
+            command="workload.input_tokens = 8 in a copy of the recipe; stepscope"
+            " compare",
+        )
+
+
+def boot_first(facts: Facts) -> Iterator[Offer]:
+    """A configuration that never booted."""
+    found = facts.lacking("unmeasured")
+    for name in dict.fromkeys(o.configuration for o in found):
+        yield Offer(
+            id="boot",
+            title=f"boot {name}",
+            reason="nothing of it was measured; the boot verdict names the flag",
+            bears_on=tuple(o for o in found if o.configuration == name),
+            not_in_recipe="its flags must be mended first",
+            command="stepscope log LOG",
+        )
