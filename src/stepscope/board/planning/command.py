@@ -8,7 +8,7 @@ from stepscope.recipe.configurations import is_secret_name
 #: Flags that have keys of their own, or that stepscope sets where it needs them.
 _OWN = frozenset(
     {"host", "port", "model", "model-path", "profiler-config", "enable-metrics",
-     "metrics", "enable-logging-iteration-details"}
+     "metrics"}
 )  # fmt: skip
 _NAMES = ("served-model-name", "alias")
 _LONG = re.compile(r"--([A-Za-z][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)

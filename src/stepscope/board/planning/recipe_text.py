@@ -117,13 +117,13 @@ def written(base: Base, draft: Draft) -> Written:
     data["workload"] = _sizes(data["workload"], draft)
     data["warm_up"] = _warm_up(data.get("warm_up", {}), draft)
     for key in ("n_launches", "patch", "capture"):
-        data.pop(key, None)
+        data.pop(key, None)  # each is what the draft needs, and nothing else
     if draft.n_launches > 1:
         data["n_launches"] = draft.n_launches
     patches = _patches(base.data, draft)
     if patches:
         data["patch"] = patches
-    capture = _capture(draft)
+    capture = _capture(base.data.get("capture", ()), draft)
     if capture:
         data["capture"] = capture
     text = toml_text(data)
@@ -160,9 +160,13 @@ def _patches(data: Mapping[str, Any], draft: Draft) -> list[dict[str, Any]]:
     return [*kept, *new]
 
 
-def _capture(draft: Draft) -> dict[str, Any]:
+def _capture(asked: object, draft: Draft) -> dict[str, Any]:
+    """Return the table: iterations are logged where they were, traces as needed."""
     found: dict[str, Any] = {}
-    if draft.details:
+    words = asked if isinstance(asked, list) else []
+    table = asked if isinstance(asked, dict) else {}
+    kept = "iteration-details" in words or table.get("iteration_details") is True
+    if draft.details or kept:
         found["iteration_details"] = True
     if draft.traces:
         found["concurrency"] = sorted(draft.traces)

@@ -11,7 +11,8 @@ _TIMELINE = (
     "launch", "graph-launch", "kernel-gaps", "rank-wait", "imbalance", "communication",
     "scheduler",
 )  # fmt: skip
-_COUNTERS = ("bandwidth", "compute", "power", "host-memory")
+_SAMPLED = ("power", "host-memory")
+_COUNTED = ("bandwidth", "compute")
 _LEAST_CPUS = 4
 
 
@@ -104,7 +105,9 @@ def own_run(facts: Facts) -> Iterator[Offer]:
         return
     void = tuple(o for o in facts.lacking("void", "client-bound") if o.kind == "claim")
     gpu = facts.history.gpu is not False
-    names = ("client", "kv-capacity", *(_COUNTERS if gpu else ()))
+    names = ["client", "kv-capacity", *(_SAMPLED if gpu else ())]
+    if gpu and not facts.history.counters:
+        names += _COUNTED
     decides = tuple(dict.fromkeys((*facts.hypotheses(*names), *void)))
     sizes = facts.sizes(decides)
     if sizes:
