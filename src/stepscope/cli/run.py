@@ -71,6 +71,7 @@ def _show_plan(plan: Plan) -> None:
     from stepscope.engines.catalog import engine_of, shell_line
     from stepscope.engines.definition import TraceOrder
     from stepscope.recipe.estimate import estimate
+    from stepscope.recipe.rates import load_words, work_words
 
     engine = engine_of(plan.recipe)
     recipe = plan.recipe
@@ -94,8 +95,8 @@ def _show_plan(plan: Plan) -> None:
         for cell in launch.cells:
             work = cell.workload
             print(
-                f"  {cell.name}: concurrency {work.concurrency}, {work.n_prompts}"
-                f" prompts, {work.input_tokens} tokens in, {work.output_tokens} out"
+                f"  {cell.name}: {load_words(work)}, {work.n_prompts} prompts,"
+                f" {work_words(work)}"
             )
     guess = estimate(plan)
     money = "" if guess.usd is None else f", {guess.usd:.2f} USD"

@@ -4,7 +4,7 @@ import math
 
 import msgspec
 
-from stepscope.recipe.records import CellPlan, Engine, LaunchPlan, Plan
+from stepscope.recipe.records import CellPlan, Engine, LaunchPlan, Plan, Workload
 
 #: Seconds from start to ready. Source: boots seen of vLLM (first of a machine 140 s,
 #: later 46 to 90 s), SGLang on a CPU (53 to 60 s), llama.cpp (0.5 to 2 s). Weights
@@ -91,8 +91,8 @@ def estimate(
         step_ms: Milliseconds a decode step where they were measured; used at every
             concurrency.
 
-    Source: waves, rounded up, times (prefill of one wave + output tokens x step);
-    plus boot and one second a cell.
+    Source: waves, rounded up, times (prefill of one wave + output tokens x step); of an
+    open loop requests over their rate, and one answer; plus boot and one second a cell.
     Assumes: what ``assumptions`` lists. Stalls, compilation during the run and the
     time to stop a server are not in it.
     """
@@ -162,8 +162,20 @@ def _cell_s(
     cell: CellPlan, *, step_ms: tuple[float, float], prefill_per_s: float
 ) -> float:
     work = cell.workload
+    if work.arrival is not None:
+        return _open_s(work, step_ms=step_ms) + _CELL_S
     concurrency = work.concurrency or 1
     step_s = (step_ms[0] + step_ms[1] * concurrency) / 1000
     prefill_s = concurrency * (work.input_tokens or 0) / prefill_per_s
     n_waves = math.ceil(work.n_prompts / concurrency)
     return n_waves * (prefill_s + (work.output_tokens or 0) * step_s) + _CELL_S
+
+
+def _open_s(work: Workload, *, step_ms: tuple[float, float]) -> float:
+    """Return the seconds of an open loop: arrivals, then the last answer.
+
+    Recorded arrivals are in a file that is not read here; they count as one a second.
+    """
+    rate = work.request_rate or sum(work.ramp_rps or (1.0, 1.0)) / 2
+    step_s = (step_ms[0] + step_ms[1]) / 1000
+    return work.n_prompts / rate + (work.output_tokens or 0) * step_s

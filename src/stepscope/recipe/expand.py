@@ -6,6 +6,7 @@ from typing import Literal, get_args
 import msgspec
 
 from stepscope.errors import RecipeError
+from stepscope.recipe.points import closed_loop, points_of, warm_up_of
 from stepscope.recipe.records import (
     Capture,
     CellPlan,
@@ -99,31 +100,25 @@ def select(plan: Plan, only: str) -> Plan:
 def _launch(recipe: Recipe, configuration: Configuration, i: int) -> LaunchPlan:
     """Return launch ``i`` of a configuration: warm-ups, then rounds of cells.
 
-    A round measures every concurrency once, from low to high and then from high to
-    low, so that what drifts during a launch does not fall on one point alone.
+    A round measures every point once, from low to high and then from high to low, so
+    that what drifts during a launch does not fall on one point alone.
     """
     name = f"{configuration.name}-l{i}"
     cells = _warm_ups(recipe, configuration, name, i)
-    sweep = recipe.sweep
-    for n_round in range(max(n for _, n in sweep.concurrency)):
+    points = points_of(recipe.sweep)
+    for n_round in range(max(point.n_repeats for point in points)):
         there = n_round % 2 == 0
-        order = sweep.concurrency if there else sweep.concurrency[::-1]
-        for concurrency, n_repeats in order:
-            if n_round >= n_repeats:
+        for point in points if there else points[::-1]:
+            if n_round >= point.n_repeats:
                 continue
-            repeat = i * n_repeats + n_round
-            workload = _workload(
-                recipe,
-                concurrency,
-                n_prompts=sweep.n_prompts or sweep.waves * concurrency,
-                seed=(repeat + 1) * _REPEAT_SEEDS + concurrency,
-            )
+            repeat = i * point.n_repeats + n_round
+            seed = (repeat + 1) * _REPEAT_SEEDS + point.seed
             cells.append(
                 CellPlan(
-                    name=f"{configuration.name}-c{concurrency}-r{repeat}",
+                    name=f"{configuration.name}-{point.label}-r{repeat}",
                     configuration=configuration.name,
                     launch=name,
-                    workload=workload,
+                    workload=_seeded(recipe, point.workload, seed),
                     repeat=repeat,
                 )
             )
@@ -151,12 +146,8 @@ def _trace_launch(recipe: Recipe, configuration: Configuration) -> LaunchPlan:
     )
     for number, (capture, ending) in enumerate(captures):
         for concurrency in recipe.tracing.concurrency:
-            workload = _workload(
-                recipe,
-                concurrency,
-                n_prompts=recipe.sweep.n_prompts or recipe.sweep.waves * concurrency,
-                seed=(_TRACE_REPEAT + number) * _REPEAT_SEEDS + concurrency,
-            )
+            seed = (_TRACE_REPEAT + number) * _REPEAT_SEEDS + concurrency
+            workload = _seeded(recipe, closed_loop(recipe.sweep, concurrency), seed)
             cells.append(
                 CellPlan(
                     name=f"{configuration.name}-c{concurrency}-{ending}",
@@ -177,13 +168,13 @@ def _warm_ups(
     recipe: Recipe, configuration: Configuration, launch: str, i: int
 ) -> list[CellPlan]:
     warm_up = recipe.warm_up
-    concurrency = warm_up.concurrency or max(c for c, _ in recipe.sweep.concurrency)
+    workload = warm_up_of(recipe)
     return [
         CellPlan(
             name=f"{configuration.name}-warm{block}",
             configuration=configuration.name,
             launch=launch,
-            workload=_workload(recipe, concurrency, n_prompts=concurrency, seed=block),
+            workload=_seeded(recipe, workload, block),
             repeat=block,
             warm_up=True,
         )
@@ -194,23 +185,10 @@ def _warm_ups(
     ]
 
 
-def _workload(
-    recipe: Recipe, concurrency: int, *, n_prompts: int, seed: int
-) -> Workload:
-    """Return a workload point.
+def _seeded(recipe: Recipe, workload: Workload, seed: int) -> Workload:
+    """Return a workload point with a seed of its own.
 
-    Its prompts come from a seed of its own, so that a repeat finds nothing in a
-    prefix cache; the same cell of two configurations has the same prompts.
+    So a repeat finds nothing in a prefix cache; the same cell of two configurations
+    has the same prompts.
     """
-    sweep = recipe.sweep
-    return Workload(
-        concurrency=concurrency,
-        n_prompts=n_prompts,
-        input_tokens=sweep.input_tokens,
-        output_tokens=sweep.output_tokens,
-        dataset=sweep.dataset,
-        endpoint=sweep.endpoint,
-        ignore_eos=sweep.ignore_eos,
-        temperature=sweep.temperature,
-        seed=sweep.seed + seed,
-    )
+    return msgspec.structs.replace(workload, seed=recipe.sweep.seed + seed)

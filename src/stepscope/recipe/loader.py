@@ -10,6 +10,7 @@ from stepscope.errors import RecipeError
 from stepscope.recipe.capture import check_capture, read_capture
 from stepscope.recipe.configurations import NAME, read_configurations
 from stepscope.recipe.problems import Problems, holds_secret, shown
+from stepscope.recipe.rates import read_rates
 from stepscope.recipe.records import (
     Boot,
     Configuration,
@@ -51,13 +52,14 @@ def load_recipe(text: str, where: str) -> Recipe:
             problems.table(f"{name}.", table, keys)
     concurrency = _concurrency(problems, data)
     configurations = read_configurations(problems, data)
+    rates = read_rates(problems, data)
     _needs(problems, data)
     _workload_fits(problems, data, concurrency)
     _warm_up_fits(problems, data)
     check_context(problems, data, configurations)
     check_capture(problems, data, concurrency, configurations)
     problems.raise_if_any()
-    return _recipe(data, concurrency, configurations)
+    return _recipe(data, concurrency, rates, configurations)
 
 
 def _toml(text: str, where: str) -> dict[str, Any]:
@@ -186,6 +188,7 @@ def _warm_up_fits(problems: Problems, data: Mapping[str, Any]) -> None:
 def _recipe(
     data: Mapping[str, Any],
     concurrency: tuple[tuple[int, int], ...],
+    rates: tuple[tuple[float, int], ...],
     configurations: tuple[Configuration, ...],
 ) -> Recipe:
     """Build the records; everything was checked before."""
@@ -194,7 +197,12 @@ def _recipe(
     words = (command,) if isinstance(command, str) else command and tuple(command)
     capture, tracing = read_capture(data, concurrency)
     workload = dict(data["workload"])
-    workload.pop("concurrency")
+    for key in ("concurrency", "request_rate"):
+        workload.pop(key, None)
+    for key in ("input_tokens", "output_tokens"):
+        workload.setdefault(key, None)
+    if workload.get("arrivals") == "poisson":
+        workload["arrivals"] = "gamma"
     timeouts = {
         key: workload.pop(key)
         for key in ("request_timeout_s", "stall_timeout_s")
@@ -207,7 +215,11 @@ def _recipe(
     given.setdefault("model", None)
     return Recipe(
         configurations=configurations,
-        sweep=Sweep(concurrency=concurrency, **_floats(workload, "temperature")),
+        sweep=Sweep(
+            concurrency=concurrency,
+            request_rate=rates,
+            **_floats(workload, "temperature", "_s", "_rps", "_range", "burstiness"),
+        ),
         warm_up=WarmUp(**data.get("warm_up", {})),
         telemetry=Telemetry(**_floats(data.get("telemetry", {}), "_s")),
         boot=Boot(**data.get("boot", {})),

@@ -116,6 +116,18 @@ def is_amount(value: object) -> str | None:
     return "a number of at least 0"
 
 
+def is_above_zero(value: object) -> str | None:
+    """Accept a number above 0."""
+    number = _number(value)
+    return None if number is not None and number > 0 else "a number above 0"
+
+
+def is_share(value: object) -> str | None:
+    """Accept a number from 0 to below 1."""
+    number = _number(value)
+    return None if number is not None and 0 <= number < 1 else "a number from 0 to 1"
+
+
 def is_url(value: object) -> str | None:
     """Accept an http or https address with a host."""
     try:
@@ -210,6 +222,12 @@ def is_capture(value: object) -> str | None:
     return f"a table, or a list of {', '.join(CAPTURES)}"
 
 
+DATASETS = (
+    "random", "sharegpt", "custom", "conversations", "mooncake", "timed_trace",
+    "burstgpt",
+)  # fmt: skip
+#: ``poisson`` is ``gamma`` with burstiness 1.
+ARRIVALS = ("constant", "poisson", "gamma", "linear", "exponential", "recorded")
 ENGINES = ("vllm", "sglang", "llamacpp", "url", "embedded")
 CAPTURES = ("trace", "iteration-details")
 
@@ -255,15 +273,26 @@ TABLES: dict[str, dict[str, Key]] = {
     },
     "baseline": CONFIGURATION,
     "workload": {
-        "dataset": Key(one_of("random")),
+        "dataset": Key(one_of(*DATASETS)),
+        "dataset_path": Key(is_text),
         "endpoint": Key(
             one_of(
                 "/v1/completions", "/v1/chat/completions", "/completion", "/generate"
             )
         ),
-        "input_tokens": Key(is_positive_int, required=True),
-        "output_tokens": Key(is_positive_int, required=True),
-        "concurrency": Key(is_list, required=True),
+        "input_tokens": Key(is_positive_int),
+        "output_tokens": Key(is_positive_int),
+        "input_range": Key(is_share),
+        "output_range": Key(is_share),
+        "prefix_tokens": Key(is_count),
+        "concurrency": Key(is_list),
+        "request_rate": Key(is_list),
+        "arrivals": Key(one_of(*ARRIVALS)),
+        "burstiness": Key(is_above_zero),
+        "duration_s": Key(is_seconds),
+        "max_concurrency": Key(is_positive_int),
+        "ramp_start_rps": Key(is_amount),
+        "ramp_end_rps": Key(is_amount),
         "waves": Key(is_positive_int),
         "n_prompts": Key(is_positive_int),
         "seed": Key(is_count),

@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 from stepscope.clock import Clock
 from stepscope.engines.definition import EngineDef
+from stepscope.load.of_workload import arrivals_of, concurrency_of, source_of
 from stepscope.load.spec import LoadSpec
 from stepscope.recipe.records import CellPlan, Recipe
 from stepscope.recipe.schema import cpu_set
@@ -99,9 +100,11 @@ class Context:
             endpoint=work.endpoint,
             model=engine.request_model(recipe) or "",
             n_prompts=work.n_prompts,
-            concurrency=work.concurrency or work.n_prompts,
-            input_tokens=work.input_tokens or 1,
-            output_tokens=work.output_tokens or 1,
+            concurrency=concurrency_of(work),
+            input_tokens=work.input_tokens,
+            output_tokens=work.output_tokens,
+            arrivals=arrivals_of(work),
+            source=source_of(work),
             ignore_eos=work.ignore_eos,
             temperature=work.temperature,
             seed=work.seed or 0,

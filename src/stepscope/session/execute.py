@@ -18,6 +18,7 @@ from stepscope.recipe.records import Plan
 from stepscope.run.run import Run
 from stepscope.session.book import Book
 from stepscope.session.context import Context, Doctor
+from stepscope.session.datasets import with_datasets
 from stepscope.session.halt import Halt
 from stepscope.session.header import header, machine
 from stepscope.session.nvml import Gpus
@@ -107,6 +108,7 @@ def _executed(
     engine = engine_of(recipe)
     left = _left_to_do(order, engine, site, clock)
     plan, run = left.plan, left.run
+    plan = with_datasets(plan)
     port = (recipe.port or free_port(recipe.host)) if engine.boots else None
     observer.phase("preflight", f"{engine.name}, {len(plan.launches)} launches")
     findings = preflight(plan, engine, order.out, port, site.gpus)

@@ -38,7 +38,7 @@ def probed(
         n_prompts=1,
         concurrency=1,
         seed=_PROBE_SEED,
-        output_tokens=min(_PROBE_TOKENS, cell.workload.output_tokens or 1),
+        output_tokens=min(_PROBE_TOKENS, cell.workload.output_tokens or _PROBE_TOKENS),
     )
     result, why = answer_of(context, spec, server)
     if result is None:
