@@ -7,9 +7,11 @@ import numpy as np
 
 from stepscope.timeline.budget import Lanes, lanes
 from stepscope.timeline.columns import I64, Bool, Trace
+from stepscope.timeline.defect import Defect
 from stepscope.timeline.gaps import Gaps, find_gaps
 from stepscope.timeline.names import communication_mask
-from stepscope.timeline.quality import Defect, find_defects
+from stepscope.timeline.quality import find_defects
+from stepscope.timeline.repair import repaired
 from stepscope.timeline.steps import Steps, find_steps
 
 
@@ -25,14 +27,19 @@ class Device:
     steps: Steps
     gaps: Gaps
     defects: list[Defect]
-    lanes: Lanes | None
+    lanes: Lanes
     kind: str | None
     start: I64
     end: I64
 
+    def has(self, code: str) -> bool:
+        """True when the trace has this defect."""
+        return any(d.code == code for d in self.defects)
+
 
 def read_device(trace: Trace) -> Device:
-    """Find steps, gaps and defects of one trace, and choose the periods to budget."""
+    """Repair a trace, find its steps, gaps and defects, choose periods to budget."""
+    trace = repaired(trace)
     gaps, steps = find_gaps(trace), find_steps(trace)
     defects = find_defects(trace, gaps, steps)
     whole = steps.period_ends > 0

@@ -1,40 +1,127 @@
 """Layers inside a step: the repeating part of its kernel sequence."""
 
+from dataclasses import dataclass
+
 import numpy as np
 
 from stepscope.timeline.columns import I64, KERNEL, Trace
+from stepscope.timeline.names import short_name
+from stepscope.timeline.records import Layer, LayerKernel
 from stepscope.timeline.steps import Steps
+from stepscope.units import ms
 
 _LEAST_LAYERS = 4
 
 
-def find_layers(trace: Trace, steps: Steps) -> tuple[int, int] | None:
+@dataclass(frozen=True, slots=True)
+class LayerRun:
+    """Where a block of kernels stands ``n_blocks`` times in a row inside a step.
+
+    ``at`` is the index of the first kernel of the run among the kernels of the step.
+    ``n_layers`` counts the model's layers: the first or the last often lacks a kernel
+    that was fused with its neighbour's, and so is no whole block.
+    """
+
+    n_layers: int
+    n_blocks: int
+    width: int
+    at: int
+    names: I64
+
+
+def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
     """Find the kernel block that repeats most often inside one step.
 
     Returns:
-        (number of layers, kernels a layer), or None where nothing repeats at least
-        four times or the repeats cover less than half of the step.
+        None where nothing repeats at least four times or the repeats cover less than
+        half of the step.
 
     Assumes: a model's layers launch the same kernels in the same order. Layers of
-        two kinds that alternate are found as one block of both.
+        two kinds that alternate are found as one block of both. A first or last
+        layer that differs by a fused kernel is not part of the run.
     """
     if not len(steps):
         return None
     at = int(np.argmax(steps.period_ends > 0))
     end = int(steps.period_ends[at]) if steps.period_ends[at] > 0 else steps.end_ns
-    inside = (trace.ops.start_ns >= steps.first_ns[at]) & (trace.ops.start_ns < end)
-    names = trace.ops.name[inside & (trace.ops.kind == KERNEL)]
+    names = trace.ops.name[_kernels(trace, int(steps.first_ns[at]), end)]
     n = len(names)
     for width in range(2, n // _LEAST_LAYERS + 1):
-        repeats = _longest_run(names, width)
+        first, length = _longest_run(names, width)
+        repeats = length // width + 1
         if repeats >= _LEAST_LAYERS and repeats * width >= 0.5 * n:
-            return repeats, width
+            n_layers = _layers(names, names[first : first + width])
+            return LayerRun(max(n_layers, repeats), repeats, width, first, names)
     return None
 
 
-def _longest_run(names: I64, width: int) -> int:
-    """Return how often a block of ``width`` names stands in a row, at most."""
+def layer_record(
+    trace: Trace, run: LayerRun, starts: I64, ends: I64, *, gaps_known: bool
+) -> Layer:
+    """Return the mean layer over all given periods that run the same kernels.
+
+    Args:
+        trace: One device.
+        run: Where its layers are.
+        starts: int64[n] period starts.
+        ends: int64[n] period ends.
+        gaps_known: False where the trace's gaps can not be trusted.
+    """
+    lasted, before, spans = [], [], []
+    for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True):
+        index = _kernels(trace, lo, hi)
+        if not np.array_equal(trace.ops.name[index], run.names):
+            continue
+        start, end = trace.ops.start_ns[index], trace.ops.end_ns[index]
+        reach = np.maximum.accumulate(end)
+        gap = np.maximum(start - np.concatenate([start[:1], reach[:-1]]), 0)
+        block = slice(run.at, run.at + run.n_blocks * run.width)
+        lasted.append((end - start)[block].reshape(-1, run.width))
+        before.append(gap[block].reshape(-1, run.width))
+        heads = start[run.at : run.at + run.n_blocks * run.width : run.width]
+        spans.append(np.diff(heads))
+    names = [short_name(trace.names[i]) for i in run.names[run.at :][: run.width]]
+    length = np.concatenate(lasted) if lasted else np.zeros((0, run.width))
+    gaps = np.concatenate(before) if before else np.zeros((0, run.width))
+    known = len(length) > 0
+    return Layer(
+        n_layers=run.n_layers,
+        kernels_per_layer=run.width,
+        n_seen=len(length),
+        ms_per_layer=ms(float(np.concatenate(spans).mean())) if known else None,
+        gap_us_per_layer=float(gaps.sum(axis=1).mean()) / 1e3
+        if known and gaps_known
+        else None,
+        kernels=tuple(
+            LayerKernel(
+                name=name,
+                us_mean=float(length[:, i].mean()) / 1e3 if known else None,
+                gap_before_us_mean=float(gaps[:, i].mean()) / 1e3
+                if known and gaps_known
+                else None,
+            )
+            for i, name in enumerate(names)
+        ),
+    )
+
+
+def _kernels(trace: Trace, lo: int, hi: int) -> I64:
+    a, b = np.searchsorted(trace.ops.start_ns, [lo, hi])
+    index: I64 = a + np.flatnonzero(trace.ops.kind[a:b] == KERNEL)
+    return index
+
+
+def _layers(names: I64, block: I64) -> int:
+    """Return how often most kernels occur that a block holds once."""
+    once, count = np.unique(block, return_counts=True)
+    totals = [int((names == name).sum()) for name in once[count == 1].tolist()]
+    return int(np.bincount(totals).argmax()) if totals else 0
+
+
+def _longest_run(names: I64, width: int) -> tuple[int, int]:
+    """Return where names equal those ``width`` later for longest, and how long."""
     same = names[width:] == names[:-width]
     breaks = np.flatnonzero(np.concatenate([[True], ~same, [True]]))
-    longest = int(np.diff(breaks).max()) - 1
-    return longest // width + 1
+    apart = np.diff(breaks)
+    longest = int(np.argmax(apart))
+    return int(breaks[longest]), int(apart[longest]) - 1

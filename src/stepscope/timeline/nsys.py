@@ -14,9 +14,11 @@ from stepscope.timeline.columns import (
     MEMSET,
     Calls,
     HostSpans,
+    Boxes,
     Ops,
     Trace,
     int_column,
+    no_boxes,
 )
 
 _TABLES = (
@@ -79,6 +81,10 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
     graph_records = _count(db, tables, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
     if not graph_records and _graph_mode(db, tables):
         graph_records = int(calls.is_graph.sum())
+    boxes = _graph_boxes(db, tables, names)
+    good = (rows[:, 1] >= rows[:, 0]) & (rows[:, 1] > 0)
+    n_bad = int((~good).sum())
+    rows = rows[good]
     devices = np.unique(rows[:, 7])
     return [
         Trace(
@@ -90,7 +96,8 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
             spans=spans,
             resolution_ns=1,
             graph_level_records=graph_records,
-            n_zero_stamps=0,
+            n_zero_stamps=n_bad,
+            graph_boxes=boxes,
         )
         for device in (devices if len(devices) else [0])
     ]
@@ -115,6 +122,19 @@ def _graph_mode(db: sqlite3.Connection, tables: set[str]) -> bool:
         " WHERE name LIKE '%CUDA_GRAPH_TRACE_OPTIONS%'"
     )
     return any("Graph" in str(row[0]) for row in db.execute(query))
+
+
+def _graph_boxes(db: sqlite3.Connection, tables: set[str], names: _Names) -> Boxes:
+    """Return graph launches that were recorded as one box each."""
+    table = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+    if table not in tables:
+        return no_boxes()
+    found = db.execute(f"SELECT start, end FROM {table} ORDER BY start").fetchall()  # noqa: S608  # a literal of this module
+    return Boxes(
+        start_ns=int_column([row[0] for row in found]),
+        end_ns=int_column([row[1] for row in found]),
+        name=int_column([names.of(None, "graph")] * len(found)),
+    )
 
 
 def _device_rows(

@@ -75,12 +75,49 @@ class TopGap(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     host: str | None
 
 
+class GapBin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Gaps of one length: from ``from_us`` up to ``to_us`` (None: no end)."""
+
+    from_us: float
+    to_us: float | None
+    count_per_step: float
+    ms_per_step: float
+
+
+class LayerKernel(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """One kernel of a layer: its mean length and the mean gap before it."""
+
+    name: str
+    us_mean: float | None
+    gap_before_us_mean: float | None
+
+
+class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The block of kernels that repeats inside a step, as one.
+
+    ``n_seen`` counts the layers that the means are taken over: all layers of all
+    steps with the same kernels. ``ms_per_layer`` is start to start.
+    """
+
+    n_layers: int
+    kernels_per_layer: int
+    n_seen: int
+    ms_per_layer: float | None
+    gap_us_per_layer: float | None
+    kernels: tuple[LayerKernel, ...]
+
+
 class Rank(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One rank (one device of one file).
 
     The step figures cover the complete periods of the main kind of step;
     ``busy_pct``, ``n_device_ops``, ``gaps_below_1us_ms`` and ``span_ms`` cover the
     whole trace. ``busy_pct`` counts a rank that waits in a collective as busy.
+    ``idle_uncertainty_ms`` is what stamps of a microsecond leave open in a step's idle
+    time; None where they are finer. ``graph_span_ms`` is from the first to the last
+    node of a graph, where the file holds it as one box (nsys).
     """
 
     rank: int
@@ -105,6 +142,10 @@ class Rank(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     median_graph_gap_us: float | None
     top_kernels: tuple[TopKernel, ...]
     top_gaps: tuple[TopGap, ...]
+    layer: Layer | None = None
+    gap_histogram: tuple[GapBin, ...] = ()
+    idle_uncertainty_ms: float | None = None
+    graph_span_ms: Spread | None = None
 
 
 class Collective(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +167,11 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 class TraceResult(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """The whole answer of `stepscope trace`."""
+    """The whole answer of `stepscope trace`.
+
+    ``untraced_step_ms`` is the step time of the same cell with the profiler off, if
+    the caller knew it; ``slowdown_pct`` is how much longer the traced step is.
+    """
 
     quality: Quality
     ranks: tuple[Rank, ...]
@@ -134,3 +179,5 @@ class TraceResult(
     straggler_rank: int | None
     straggler_reason: str | None
     findings: tuple[Finding, ...]
+    untraced_step_ms: float | None = None
+    slowdown_pct: float | None = None

@@ -41,12 +41,15 @@ def top_kernels(device: Device) -> tuple[TopKernel, ...]:
     )
 
 
-def top_gaps(device: Device, typical: float | None) -> tuple[TopGap, ...]:
+def top_gaps(
+    device: Device, typical: float | None, *, host: bool
+) -> tuple[TopGap, ...]:
     """Return the gap pairs that cost most.
 
     Args:
         device: One rank.
         typical: Median gap inside a graph, nanoseconds; None where unknown.
+        host: False where host times can not be set against device times.
     """
     gaps, ops, names = device.gaps, device.trace.ops, device.trace.names
     n = max(len(device.start), 1)
@@ -72,7 +75,7 @@ def top_gaps(device: Device, typical: float | None) -> tuple[TopGap, ...]:
                 us_max=float(lasted[worst]) / 1000,
                 ms_per_step=ms(int(lasted[index].sum()) / n),
                 expected_ms_per_step=expected,
-                host=host_activity(device.trace, *where) if long else None,
+                host=host_activity(device.trace, *where) if long and host else None,
             )
         )
     return tuple(found)

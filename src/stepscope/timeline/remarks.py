@@ -1,0 +1,97 @@
+"""What a reader of a trace's figures must know, as findings."""
+
+from stepscope.findings import Finding
+from stepscope.timeline.defect import DEFECTS
+from stepscope.timeline.device import Device
+from stepscope.timeline.ranks import Matching
+from stepscope.timeline.records import Rank
+
+
+def remarks(
+    devices: list[Device],
+    ranks: tuple[Rank, ...],
+    matching: Matching | None,
+    slower: float | None,
+) -> list[Finding]:
+    """Return the defects of every rank as findings, and what else limits the figures.
+
+    Args:
+        devices: The ranks' traces.
+        ranks: Their records, in the same order.
+        matching: Collectives over ranks; None for a single rank.
+        slower: By how much the traced step exceeds the untraced one, percent.
+    """
+    found = []
+    for device, rank in zip(devices, ranks, strict=True):
+        for defect in device.defects:
+            spoils, meaning, do = DEFECTS[defect.code]
+            found.append(
+                Finding(
+                    code=defect.code,
+                    severity="error" if spoils else "warning",
+                    message=f"rank {rank.rank}: {meaning} ({defect.detail})",
+                    hint=do,
+                )
+            )
+        found += _step_findings(rank)
+    if matching is not None and matching.refused:
+        found.append(
+            Finding(
+                code="unequal-ranks",
+                severity="warning",
+                message=f"{DEFECTS['unequal-ranks'][1]}: {matching.refused}",
+                hint=DEFECTS["unequal-ranks"][2],
+            )
+        )
+    found += _slowdown(ranks, slower)
+    return found
+
+
+def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:
+    if not ranks:
+        return []
+    if slower is None:
+        return [
+            Finding(
+                code="untraced-period-unknown",
+                severity="info",
+                message="the profiler slows a step; how much is unchecked here",
+                hint="Hold the step period against the untraced TPOT of the same cell"
+                " (--untraced-step-ms); above 15 % the host part says nothing.",
+            )
+        ]
+    _, meaning, do = DEFECTS["profiler-slowdown"]
+    if slower > 15:
+        text = f"{meaning}: {slower:+.1f} %"
+    elif slower < -15:
+        text = f"the traced step is {-slower:.1f} % shorter: not the same cell"
+        do = "Trace the cell at its own concurrency."
+    else:
+        return []
+    return [
+        Finding(code="profiler-slowdown", severity="warning", message=text, hint=do)
+    ]
+
+
+def _step_findings(rank: Rank) -> list[Finding]:
+    if rank.step_source == "period":
+        return [
+            Finding(
+                code="steps-from-period",
+                severity="warning",
+                message=f"rank {rank.rank}: no graph launches or annotations; the"
+                " repeating kernel sequence may be a layer and not a step",
+                hint="Capture with step annotations on.",
+            )
+        ]
+    if 0 < rank.n_periods < 20:
+        return [
+            Finding(
+                code="few-steps",
+                severity="info",
+                message=f"rank {rank.rank}: {rank.n_periods} whole steps; device time"
+                " varies little between steps, but the host part needs 20 or more",
+                hint="Capture 20 to 60 steps.",
+            )
+        ]
+    return []
