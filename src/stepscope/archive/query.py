@@ -47,7 +47,7 @@ def query(
             share one, the folder's name.
 
     Returns:
-        The columns' names and the rows.
+        The columns' names, each once (``name``, ``name_1``), and the rows.
 
     Raises:
         RecipeError: The statement is wrong, or is not one SELECT.
@@ -66,10 +66,22 @@ def query(
         connection.execute("SET lock_configuration = true")
         try:
             result = connection.execute(sql)
-            columns = tuple(column[0] for column in result.description or ())
+            columns = _told_apart([column[0] for column in result.description or ()])
             return columns, result.fetchall()
         except duckdb.Error as error:
             raise _wrong(error) from error
+
+
+def _told_apart(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the names, the later ones of a kind numbered: JSON objects keep one."""
+    taken: list[str] = []
+    for name in names:
+        found, n = name, 0
+        while found in taken or (n and found in names):
+            n += 1
+            found = f"{name}_{n}"
+        taken.append(found)
+    return tuple(taken)
 
 
 def _check(connection: duckdb.DuckDBPyConnection, sql: str) -> None:

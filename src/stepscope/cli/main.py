@@ -29,6 +29,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "plan": ("plan", "plan", "What to measure next, and its recipe."),
     "predict": ("predict", "predict", "Step and throughput where nobody measured."),
     "compare": ("compare", "compare", "Is the difference real?"),
+    "trend": ("trend", "trend", "Many runs of one configuration over time."),
     "report": ("report", "report", "Write the page."),
     "query": ("query", "query", "SQL over runs."),
     "doctor": ("doctor", "doctor", "What this machine can measure."),

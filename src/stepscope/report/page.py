@@ -70,7 +70,7 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
         command_line=content.command_line,
         environment=content.environment,
         path_link=content.path_link,
-        css=Markup(_css()),  # noqa: S704 - a file of this package
+        css=Markup(css()),  # noqa: S704 - a file of this package
     )
 
 
@@ -97,7 +97,8 @@ def _with_steps(analysis: Analysis) -> tuple[str, ...]:
 
 
 @cache
-def _css() -> str:
+def css() -> str:
+    """Return the style sheet of every page."""
     return (
         resources.files("stepscope.report")
         .joinpath("templates/page.css")

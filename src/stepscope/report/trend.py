@@ -1,0 +1,155 @@
+"""The page of many runs: one figure a metric, where sessions changed, what moved."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from jinja2 import (
+    Environment,
+    PackageLoader,
+    StrictUndefined,
+    select_autoescape,
+)
+from markupsafe import Markup
+
+from stepscope.analysis.trend.records import TrendDocument, TrendSeries
+from stepscope.board.claims import number
+from stepscope.report.figure import COLOURS, Figure, series
+from stepscope.report.page import css
+from stepscope.report.svg import render
+
+_WIDTH, _HEIGHT = 640, 240
+LABELS = {
+    "output_tokens_per_s": "output tokens/s",
+    "tpot_ms": "TPOT (ms)",
+    "ttft_ms": "TTFT (ms)",
+}
+
+
+def trend_html(document: TrendDocument) -> str:
+    """Return the page; nothing in it is fetched and nothing in it runs."""
+    made = trend_figures(document)
+    template = Environment(
+        loader=PackageLoader("stepscope.report"),
+        autoescape=select_autoescape(default=True, default_for_string=True),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    ).get_template("trend.html.j2")
+    return template.render(
+        document=document,
+        # Our own SVG, rewritten from an allow list by svg.inline.
+        figures=[(f, Markup(render(f))) for f in made],  # noqa: S704
+        css=Markup(css()),  # noqa: S704 - a file of this package
+        when=when,
+        number=number,
+        where=where,
+        label=lambda metric: LABELS.get(metric, metric),
+    )
+
+
+def when(at_unix_ns: int) -> str:
+    """Return an instant as people write it, UTC."""
+    return datetime.fromtimestamp(at_unix_ns / 1e9, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def where(one: TrendSeries) -> str:
+    """Return the workload point of a series in words."""
+    at = "open loop" if one.concurrency is None else f"concurrency {one.concurrency}"
+    tokens = ""
+    if one.input_tokens is not None and one.output_tokens is not None:
+        tokens = f", {one.input_tokens} in, {one.output_tokens} out"
+    return f"{one.configuration} at {at}{tokens}"
+
+
+def trend_figures(document: TrendDocument) -> tuple[Figure, ...]:
+    """Return one figure a metric and configuration, as percent of each series' mean."""
+    groups: dict[tuple[str, str], list[TrendSeries]] = {}
+    for one in document.series:
+        if len(one.points) > 1:
+            groups.setdefault((one.metric, one.configuration), []).append(one)
+    order = {run.id: i + 1 for i, run in enumerate(document.runs)}
+    marks = sorted({order[c.run] for c in document.identity_changes})
+    return tuple(
+        _figure(f"trend-{i}", key, members, order, marks)
+        for i, (key, members) in enumerate(groups.items())
+    )
+
+
+def _figure(
+    name: str,
+    key: tuple[str, str],
+    members: Sequence[TrendSeries],
+    order: dict[str, int],
+    marks: Sequence[int],
+) -> Figure:
+    metric, configuration = key
+    label = LABELS.get(metric, metric)
+    names = [where(m) for m in members]
+    rows = [
+        {
+            "n": order[p.run],
+            "v": 100 * p.value / one.mean,
+            "k": where(one),
+            "text": f"{p.run}, {when(p.at_unix_ns)}: {number(p.value)} {label},"
+            f" {where(one)}",
+        }
+        for one in members
+        for p in one.points
+    ]
+    title = f"{label} of {configuration} over runs"
+    colour = {
+        "field": "k",
+        "type": "nominal",
+        "scale": {"domain": names, "range": [series(i) for i in range(len(names))]},
+        "legend": {"title": None} if len(names) > 1 else None,
+    }
+    lines: dict[str, object] = {
+        "data": {"values": rows},
+        "encoding": {"color": colour, "description": {"field": "k"}},
+    }
+    rules: list[dict[str, object]] = [
+        {
+            "data": {"values": [{"n": n - 0.5} for n in marks]},
+            "mark": {"type": "rule", "strokeDash": [4, 3], "color": COLOURS["rule"]},
+            "encoding": {"y": None},
+        }
+    ]
+    points = {
+        **lines,
+        "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
+        "encoding": {"color": colour, "description": {"field": "text"}},
+    }
+    return Figure(
+        name=name,
+        title=title,
+        alt=f"{title}, percent of each series' mean: "
+        + "; ".join(str(row["text"]) for row in rows),
+        spec={
+            "width": _WIDTH,
+            "height": _HEIGHT,
+            "encoding": {
+                "x": {
+                    "field": "n",
+                    "type": "quantitative",
+                    "title": "run, in order of time",
+                    "scale": {"nice": False, "padding": 12},
+                    "axis": {"format": "d", "tickMinStep": 1, "grid": False},
+                },
+                "y": {
+                    "field": "v",
+                    "type": "quantitative",
+                    "title": "% of the mean",
+                    "scale": {"zero": False},
+                },
+            },
+            "layer": [
+                *(rules if marks else []),
+                {**lines, "mark": {"type": "line", "strokeWidth": 1.2}},
+                points,
+            ],
+        },
+        note="Runs stand at equal distances, whatever time lies between them. Dashed"
+        " lines: from there on something recorded of the session is different. Each"
+        " point is the mean of a run's repeats; a line between points is no"
+        " measurement.",
+    )
