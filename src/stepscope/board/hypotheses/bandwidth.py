@@ -1,5 +1,13 @@
 """bandwidth: moving bytes between memory and the chip takes the step."""
 
+from stepscope.analysis.across.traces import decode_step_ms
+from stepscope.analysis.records import FloorPoint
+from stepscope.board.hypotheses.device import (
+    IDLE_GPU,
+    IDLE_TIMELINE,
+    SAMPLE_COUNTERS,
+)
+from stepscope.board.hypotheses.reading import read_rate
 from stepscope.board.opinion import (
     AT_LEAST_PCT,
     AT_MOST_PCT,
@@ -9,11 +17,16 @@ from stepscope.board.opinion import (
     seen,
 )
 from stepscope.board.records import Evidence
+from stepscope.board.timelines import busy
 from stepscope.board.view import CellView
 
 #: DRAM counter that agrees with a floor of AT_LEAST_PCT: the mean holds prefill and
 #: ramps that move fewer bytes.
 _AGREES_PCT = 50.0
+#: Busy share of a step from which its time is that of its kernels.
+_BUSY_PCT = 90.0
+#: Counter and floor agree within this; a counter's own scatter is about a point.
+_AGREE_POINTS = 3.0
 
 
 def floor_share(view: CellView) -> tuple[float, Evidence] | None:
@@ -82,41 +95,90 @@ def _floor_with_counter(view: CellView) -> Opinion | None:
     )
 
 
+def _floor_with_timeline(view: CellView) -> Opinion | None:
+    """Weigh the bytes at the rate that memory gives, where the device is busy."""
+    floor, at_work = view.floor, busy(view)
+    step = decode_step_ms(view.result) if view.result is not None else None
+    if floor is None or at_work is None or step is None:
+        return None
+    rate = read_rate(view, floor)
+    if rate is None or floor.bandwidth_bytes_per_s is None:
+        return None
+    floor_ms = floor.floor_ms * floor.bandwidth_bytes_per_s / rate.bytes_per_s
+    share = 100 * floor_ms / step[0]
+    item = seen(
+        view,
+        "byte floor at the rate of reading",
+        share,
+        "% of the step",
+        f"{floor_ms:.3g} ms to move the bytes of a step once at {rate.name}, of a"
+        f" decode step of {step[0]:.3g} ms ({step[1]})",
+    )
+    every = (item, at_work.evidence, rate.evidence)
+    evidence = tuple(e for e in every if e is not None)
+    enough = share >= AT_LEAST_PCT and at_work.pct >= _BUSY_PCT and at_work.decides
+    if not enough:
+        return Opinion(
+            status="standing", share_pct=min(share, 100.0), evidence=evidence
+        )
+    return Opinion(
+        status="supported",
+        share_pct=min(share, 100.0),
+        headline=_headline(floor),
+        evidence=evidence,
+    )
+
+
+def _headline(floor: FloorPoint) -> str:
+    """Name what is read where most of it is experts."""
+    of_experts = floor.coverage is not None and floor.expert_bytes is not None
+    if of_experts and (floor.expert_bytes or 0.0) > floor.bytes_per_rank / 2:
+        return "memory bandwidth (experts read, by coverage)"
+    return "memory bandwidth"
+
+
 def _floor_alone(view: CellView) -> Opinion | None:
     floor = floor_share(view)
     if floor is None:
         return None
+    agreement = _agreement(view)
     return Opinion(
-        status="standing", share_pct=min(floor[0], 100.0), evidence=(floor[1],)
+        status="standing",
+        share_pct=min(floor[0], 100.0),
+        evidence=(floor[1],) if agreement is None else (floor[1], agreement),
     )
 
 
-def idle_bound(view: CellView) -> Opinion | None:
-    """Rule out work on the device that hardly ever has a kernel resident.
-
-    Utilization overstates work, so it bounds from above; it is refused when few
-    samples or a loose window could have missed the load.
-    """
-    telemetry = view.telemetry
-    if telemetry is None or telemetry.util_pct is None:
+def _agreement(view: CellView) -> Evidence | None:
+    """Return the traffic that bytes and TPOT come to, beside what the counter reads."""
+    floor, counter, result = view.floor, _counter(view), view.result
+    if floor is None or counter is None or result is None:
         return None
-    high = max(telemetry.util_pct, *(telemetry.util_pct_range or (0.0,)))
-    if high >= AT_MOST_PCT or view.findings(
-        "telemetry-window-mismatch", "telemetry-too-sparse"
-    ):
+    tpot = (
+        result.tpot_ms.mean if result.server_tpot_ms is None else result.server_tpot_ms
+    )
+    if not tpot:
         return None
-    return Opinion(
-        status="ruled-out",
-        share_pct=high,
-        evidence=(
-            seen(
-                view,
-                "GPU utilization",
-                high,
-                "%",
-                "an upper bound: for the rest of the window no kernel was resident",
-            ),
-        ),
+    traffic, read = 100 * floor.floor_ms / tpot, counter[0]
+    apart = read - traffic
+    words = f"the DRAM counter reads {read:.3g} % (median), {apart:+.1f} points: "
+    if abs(apart) <= _AGREE_POINTS:
+        words += "two measurements that know nothing of each other agree"
+    elif apart > 0:
+        words += (
+            "more is read than decode steps need; prefill that shares steps reads too,"
+            " and lengthens TPOT"
+        )
+    else:
+        words += (
+            "less is read than the floor says: coverage or shapes are not as assumed"
+        )
+    return seen(
+        view,
+        f"bytes of a step over TPOT, at concurrency {result.concurrency}",
+        traffic,
+        "% of peak",
+        words,
     )
 
 
@@ -126,11 +188,15 @@ def _would_decide(view: CellView) -> str:
             "The memory controller's counters beside the byte floor (perf stat with"
             " the uncore events during a cell); stepscope does not sample them."
         )
+    timeline = (
+        f"a timeline of this cell that is at least {_BUSY_PCT:.0f} % busy"
+        ' (capture = ["trace"] in the recipe; stepscope run)'
+    )
+    if _counter(view) is not None:
+        return f"The byte floor at the rate that memory gives: {timeline}."
     return (
-        "The DRAM counter of the same launch: sample GPM (stepscope run does where"
-        " the driver offers it; stepscope doctor says whether), beside the byte floor"
-        " (stepscope floor). Without counters: a timeline of this cell that is at"
-        " least 90 % busy."
+        f"The DRAM counter {SAMPLE_COUNTERS}, beside the byte floor (stepscope floor)."
+        f" Without counters: {timeline}."
     )
 
 
@@ -147,6 +213,16 @@ BANDWIDTH = Hypothesis(
             test=_floor_with_counter,
         ),
         Rule(
+            name="floor-with-timeline",
+            measurement="byte floor at the rate of reading, and a timeline of the cell",
+            threshold=f"supported: floor at least {AT_LEAST_PCT:.0f} % of the decode"
+            f" step and the device at least {_BUSY_PCT:.0f} % busy; between two"
+            " timelines, and up to twice the highest traced concurrency, with twice"
+            " their idle time",
+            blind="bytes moved more than once; routing that is not uniform",
+            test=_floor_with_timeline,
+        ),
+        Rule(
             name="dram-counter",
             measurement="DRAM bandwidth counter (GPM) inside the window",
             threshold=f"supported: at least {AT_LEAST_PCT:.0f} % of peak; ruled out:"
@@ -154,13 +230,8 @@ BANDWIDTH = Hypothesis(
             blind="which bytes; short phases within a step",
             test=_dram_counter,
         ),
-        Rule(
-            name="idle-gpu",
-            measurement="GPU utilization inside the window",
-            threshold=f"ruled out: below {AT_MOST_PCT:.0f} %, with a sound window",
-            blind="everything while a kernel is resident",
-            test=idle_bound,
-        ),
+        IDLE_TIMELINE,
+        IDLE_GPU,
         Rule(
             name="floor",
             measurement="byte floor against the step",

@@ -1,6 +1,10 @@
 """compute: arithmetic takes the step; on a CPU engine, the CPU itself."""
 
-from stepscope.board.hypotheses.bandwidth import idle_bound
+from stepscope.board.hypotheses.device import (
+    IDLE_GPU,
+    IDLE_TIMELINE,
+    SAMPLE_COUNTERS,
+)
 from stepscope.board.opinion import AT_MOST_PCT, Hypothesis, Opinion, Rule, seen
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
@@ -119,10 +123,7 @@ def _would_decide(view: CellView) -> str:
             " spinning can not pass for work (stepscope run samples it for servers"
             " that it starts); perf stat for arithmetic against memory stalls."
         )
-    return (
-        "The tensor and SM counters of the same launch: sample GPM (stepscope run"
-        " does where the driver offers it; stepscope doctor says whether)."
-    )
+    return f"The tensor and SM counters {SAMPLE_COUNTERS}."
 
 
 COMPUTE = Hypothesis(
@@ -148,13 +149,8 @@ COMPUTE = Hypothesis(
             blind="arithmetic against memory stalls; the model against its loop",
             test=_one_thread,
         ),
-        Rule(
-            name="idle-gpu",
-            measurement="GPU utilization inside the window",
-            threshold=f"ruled out: below {AT_MOST_PCT:.0f} %, with a sound window",
-            blind="everything while a kernel is resident",
-            test=idle_bound,
-        ),
+        IDLE_TIMELINE,
+        IDLE_GPU,
     ),
     would_decide=_would_decide,
     share_of="the window",

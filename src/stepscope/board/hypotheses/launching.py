@@ -1,46 +1,78 @@
 """launch, graph-launch, kernel-gaps: what only a kernel timeline can price.
 
-Until the run carries a timeline's budget these rules can rule a cause out where it
-can not exist, and show what bears on it; they never support one. That a decode step
-is one graph replay does not rule out launching: the graph's launch call has a price
-of its own, about a microsecond a node, and a busy GPU can hide gaps.
+That a decode step is one graph replay does not rule out launching: the graph's launch
+call has a price of its own, about a microsecond a node, and a busy GPU can hide gaps.
 """
 
-from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
+from collections.abc import Callable
+
+from stepscope.board.hypotheses.absent import NO_GPU
+from stepscope.board.opinion import (
+    AT_LEAST_PCT,
+    AT_MOST_PCT,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
+from stepscope.board.timelines import Part, idle_opinion
 from stepscope.board.view import CellView
 
 _CAPTURE = (
-    "A kernel timeline: capture a few decode steps at this concurrency (the server's"
-    " torch profiler or nsys, switched on in mid-cell) and read it with stepscope trace"
-    " FILE"
+    "A kernel timeline: capture a few decode steps at this concurrency"
+    ' (capture = ["trace"] in the recipe; one that was taken by hand is read by'
+    " stepscope trace FILE)"
+)
+_THRESHOLD = (
+    f"supported: its own idle time is at least {AT_LEAST_PCT:.0f} % of the traced step,"
+    " and that is within 15 % of the untraced one; ruled out: with all that may be its,"
+    f" below {AT_MOST_PCT:.0f} % of the untraced step"
+)
+_BLIND = (
+    "host work that overlaps the device; between traced concurrencies: a step that is"
+    " unlike both"
+)
+
+_LAUNCH = Part(
+    quantity="idle while single kernels are launched",
+    causes=("launch_call",),
+    perhaps=("host_not_launching_yet", "no_launch_record"),
+    headline="launching kernels one by one",
+)
+_GRAPH_LAUNCH = Part(
+    quantity="idle while a graph is launched",
+    causes=("graph_launch_call",),
+    perhaps=("after_launch_returned", "no_launch_record"),
+    headline="the launch call of the graph",
+)
+_GAPS = Part(
+    quantity="idle between the nodes of a graph",
+    causes=("inside_graph",),
+    perhaps=("after_launch_returned", "no_launch_record"),
+    headline="gaps between kernels",
 )
 
 
-def _timeline(view: CellView) -> str:
+def timeline_wanted(view: CellView) -> str:
     """Say which timeline would decide: one that the run holds, or a new one."""
     concurrency = view.result.concurrency if view.result is not None else None
     for trace in view.run.traces:
         if concurrency is not None and trace.concurrency == concurrency:
-            return f"A kernel timeline: the run holds one; stepscope trace {trace.path}"
+            return (
+                "A kernel timeline: the run holds one, and it does not decide;"
+                f" stepscope trace {trace.path}"
+            )
     return _CAPTURE
 
 
-def no_gpu(view: CellView) -> Opinion | None:
-    """Rule out what needs a GPU where there is none."""
-    if view.has_gpu is not False:
-        return None
-    return Opinion(
-        status="ruled-out",
-        share_pct=0.0,
-        evidence=(
-            seen(
-                view,
-                "GPUs that take part",
-                0.0,
-                "",
-                "not applicable: the model runs on the CPU",
-            ),
-        ),
+def idle_rule(part: Part) -> Rule:
+    """Return the rule that prices a cause of idle time by timelines."""
+    return Rule(
+        name="timeline",
+        measurement="step budget of a kernel timeline beside the untraced step",
+        threshold=_THRESHOLD,
+        blind=_BLIND,
+        test=lambda view: idle_opinion(view, part),
     )
 
 
@@ -54,67 +86,53 @@ def _graph_mode(view: CellView) -> Opinion | None:
     mode = _resolved(view, "cudagraph_mode")
     if mode is None:
         return None
-    return Opinion(
-        status="standing",
-        evidence=(
-            seen(
-                view,
-                "graph mode in the log",
-                mode,
-                "",
-                "what the server may replay; whether this batch was replayed, and what"
-                " its launch call costs, only a timeline shows",
-            ),
-        ),
+    why = (
+        "what the server may replay; whether this batch was replayed, and what its"
+        " launch call costs, only a timeline shows"
     )
+    item = seen(view, "graph mode in the log", mode, "", why)
+    return Opinion(status="standing", evidence=(item,))
 
 
 def _eager(view: CellView) -> Opinion | None:
     if _resolved(view, "cudagraph_mode") != "NONE":
         return None
-    return Opinion(
-        status="ruled-out",
-        share_pct=0.0,
-        evidence=(
-            seen(
-                view,
-                "graph mode in the log",
-                "NONE",
-                "",
-                "no graph is ever launched: every kernel is launched by itself",
-            ),
-        ),
+    why = "no graph is ever launched: every kernel is launched by itself"
+    item = seen(view, "graph mode in the log", "NONE", "", why)
+    return Opinion(status="ruled-out", share_pct=0.0, evidence=(item,))
+
+
+def _mode_rule(test: Callable[[CellView], Opinion | None]) -> Rule:
+    return Rule(
+        name="graph-mode",
+        measurement="graph mode resolved in the server log",
+        threshold="bears on it; decides nothing",
+        blind="which batches were replayed, and the price of a replay",
+        test=test,
+        of_cell=False,
     )
 
 
-_NO_GPU = Rule(
-    name="no-gpu",
-    measurement="what the machine has",
-    threshold="ruled out: no GPU takes part",
-    blind="nothing",
-    test=no_gpu,
-    of_cell=False,
-)
-_MODE = Rule(
-    name="graph-mode",
+_EAGER = Rule(
+    name="eager",
     measurement="graph mode resolved in the server log",
-    threshold="bears on it; decides nothing",
-    blind="which batches were replayed, and the price of a replay",
-    test=_graph_mode,
+    threshold="ruled out: no graphs are used",
+    blind="a log line from before an override",
+    test=_eager,
     of_cell=False,
 )
 
 
 def _needs_timeline(view: CellView) -> str:
-    return f"{_timeline(view)}."
+    return f"{timeline_wanted(view)}."
 
 
 LAUNCH = Hypothesis(
     id="launch",
     claim="The host launches kernels one by one more slowly than the GPU runs them.",
-    rules=(_NO_GPU, _MODE),
+    rules=(NO_GPU, idle_rule(_LAUNCH), _mode_rule(_graph_mode)),
     would_decide=lambda view: (
-        f"{_timeline(view)}; or the same cell with and without"
+        f"{timeline_wanted(view)}; or the same cell with and without"
         " graphs (--enforce-eager) in one session (stepscope compare)."
     ),
 )
@@ -122,29 +140,16 @@ GRAPH_LAUNCH = Hypothesis(
     id="graph-launch",
     claim="The call that launches a whole graph holds up the step.",
     rules=(
-        _NO_GPU,
-        Rule(
-            name="eager",
-            measurement="graph mode resolved in the server log",
-            threshold="ruled out: no graphs are used",
-            blind="a log line from before an override",
-            test=_eager,
-            of_cell=False,
-        ),
-        Rule(
-            name="graph-mode",
-            measurement="graph mode resolved in the server log",
-            threshold="bears on it; decides nothing",
-            blind="which batches were replayed, and the price of a replay",
-            test=lambda view: None if _eager(view) else _graph_mode(view),
-            of_cell=False,
-        ),
+        NO_GPU,
+        _EAGER,
+        idle_rule(_GRAPH_LAUNCH),
+        _mode_rule(lambda view: None if _eager(view) else _graph_mode(view)),
     ),
     would_decide=_needs_timeline,
 )
 KERNEL_GAPS = Hypothesis(
     id="kernel-gaps",
     claim="The GPU idles between the kernels of one step.",
-    rules=(_NO_GPU,),
+    rules=(NO_GPU, idle_rule(_GAPS)),
     would_decide=_needs_timeline,
 )

@@ -4,25 +4,103 @@ A rank that waits inside a collective is busy, so neither utilization nor its sp
 over GPUs can decide any of these; only arrival times in matched collectives can.
 """
 
-from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from stepscope.analysis.records import TracedStep
+from stepscope.board.hypotheses.absent import ONE_RANK
+from stepscope.board.opinion import (
+    AT_LEAST_PCT,
+    AT_MOST_PCT,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
+from stepscope.board.timelines import beside, decided, traced
 from stepscope.board.view import CellView
 
 
-def _one_rank(view: CellView) -> Opinion | None:
-    if view.n_ranks != 1:
+@dataclass(frozen=True, slots=True)
+class _Ends:
+    """Milliseconds of a step that a cause takes: surely, and at most."""
+
+    low_ms: float
+    high_ms: float
+    words: str
+
+
+def _waiting(step: TracedStep) -> _Ends | None:
+    waits = [r.communication_wait_ms for r in step.ranks]
+    known = [w for w in waits if w is not None]
+    if len(known) < len(waits):
         return None
-    return Opinion(
-        status="ruled-out",
-        share_pct=0.0,
-        evidence=(
-            seen(
-                view,
-                "ranks in the layout",
-                1.0,
-                "",
-                "not applicable: one rank waits for nobody and talks to nobody",
-            ),
-        ),
+    words = (
+        f"mean over {len(known)} ranks of the time from a rank's arrival to the last's"
+    )
+    return _Ends(float(np.mean(known)), max(known), words)
+
+
+def _moving(step: TracedStep) -> _Ends | None:
+    """Return transfer; where waiting can not be told from it, all communication."""
+    every = [r.communication_ms for r in step.ranks]
+    waits = [r.communication_wait_ms for r in step.ranks]
+    known = [w for w in waits if w is not None]
+    if len(known) < len(waits):
+        words = "waiting can not be told from transfer, and is in the upper end"
+        return _Ends(0.0, max(every), words)
+    moved = [c - w for c, w in zip(every, known, strict=True)]
+    words = "from the last arrival to the end of a collective, where no kernel hides it"
+    return _Ends(min(moved), max(moved), words)
+
+
+def _more_work(step: TracedStep) -> _Ends | None:
+    """Return what the straggler computes more than the median of the others.
+
+    It can not cost more than the others wait.
+    """
+    waiting = _waiting(step)
+    if waiting is None:
+        return None
+    mine = [r for r in step.ranks if r.rank == step.straggler_rank]
+    others = [r.compute_ms for r in step.ranks if r.rank != step.straggler_rank]
+    more = 0.0
+    if mine and others:
+        more = max(mine[0].compute_ms - float(np.median(others)), 0.0)
+    words = step.straggler_reason or "no rank is waited for"
+    if mine:
+        words = f"rank {step.straggler_rank}: {words}"
+    return _Ends(min(more, waiting.high_ms), waiting.high_ms, words)
+
+
+def _by_timelines(
+    view: CellView, quantity: str, ends: Callable[[TracedStep], _Ends | None]
+) -> Opinion | None:
+    step = traced(view)
+    if step is None or view.n_ranks in (None, 1) or step.n_ranks != view.n_ranks:
+        return None
+    found, took, untraced = ends(step), step.traced_step_ms, step.untraced_step_ms
+    if found is None or not took or not untraced:
+        return None
+    low, high = 100 * found.low_ms / took, 100 * found.high_ms / untraced
+    why = f"{found.words}; at most {high:.3g} %; {beside(step)}"
+    item = seen(view, quantity, low, "% of the step", why)
+    return decided(step, low, high, item, quantity)
+
+
+def _timeline_rule(
+    quantity: str, ends: Callable[[TracedStep], _Ends | None], blind: str
+) -> Rule:
+    return Rule(
+        name="timelines",
+        measurement="timelines of all ranks over the same steps",
+        threshold=f"supported: at least {AT_LEAST_PCT:.0f} % of the traced step, and"
+        " that is within 15 % of the untraced one; ruled out: at most, below"
+        f" {AT_MOST_PCT:.0f} % of the untraced step",
+        blind=blind,
+        test=lambda view: _by_timelines(view, quantity, ends),
     )
 
 
@@ -30,62 +108,68 @@ def _spread(view: CellView) -> Opinion | None:
     telemetry = view.telemetry
     if telemetry is None or telemetry.util_spread_points is None or view.n_ranks == 1:
         return None
-    return Opinion(
-        status="standing",
-        evidence=(
-            seen(
-                view,
-                "spread of utilization over GPUs",
-                telemetry.util_spread_points,
-                "points",
-                "rules nothing out: a rank that waits in a collective reads busy",
-            ),
-        ),
+    item = seen(
+        view,
+        "spread of utilization over GPUs",
+        telemetry.util_spread_points,
+        "points",
+        "rules nothing out: a rank that waits in a collective reads busy",
     )
+    return Opinion(status="standing", evidence=(item,))
 
 
-_RULES = (
-    Rule(
-        name="one-rank",
-        measurement="the layout",
-        threshold="ruled out: one rank",
-        blind="nothing",
-        test=_one_rank,
-        of_cell=False,
-    ),
-    Rule(
-        name="utilization-spread",
-        measurement="mean utilization of each GPU",
-        threshold="decides nothing, however small or large",
-        blind="waiting, which reads as busy",
-        test=_spread,
-    ),
+_SPREAD = Rule(
+    name="utilization-spread",
+    measurement="mean utilization of each GPU",
+    threshold="decides nothing, however small or large",
+    blind="waiting, which reads as busy",
+    test=_spread,
 )
 
 
 def _would_decide(_view: CellView) -> str:
     return (
-        "One timeline of every rank over the same steps, read together with"
-        " stepscope trace FILE FILE ...: arrival times in matched collectives split"
-        " waiting from transfer and name the late rank."
+        'One timeline of every rank over the same steps (capture = ["trace"] in the'
+        " recipe; stepscope run): arrival times in matched collectives split waiting"
+        " from transfer and name the late rank."
     )
 
 
 RANK_WAIT = Hypothesis(
     id="rank-wait",
     claim="Ranks wait for each other inside collectives.",
-    rules=_RULES,
+    rules=(
+        ONE_RANK,
+        _timeline_rule(
+            "waiting inside collectives",
+            _waiting,
+            "collectives on the CPU, such as gloo",
+        ),
+        _SPREAD,
+    ),
     would_decide=_would_decide,
 )
 IMBALANCE = Hypothesis(
     id="imbalance",
     claim="One rank has more work than the others, such as hotter experts.",
-    rules=_RULES,
+    rules=(
+        ONE_RANK,
+        _timeline_rule(
+            "more work on one rank",
+            _more_work,
+            "imbalance that moves from rank to rank",
+        ),
+        _SPREAD,
+    ),
     would_decide=_would_decide,
 )
 COMMUNICATION = Hypothesis(
     id="communication",
     claim="Moving data between ranks takes the time.",
-    rules=_RULES,
+    rules=(
+        ONE_RANK,
+        _timeline_rule("transfer in collectives", _moving, "collectives on the CPU"),
+        _SPREAD,
+    ),
     would_decide=_would_decide,
 )

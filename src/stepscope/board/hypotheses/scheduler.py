@@ -2,14 +2,15 @@
 
 import numpy as np
 
+from stepscope.board.hypotheses.launching import idle_rule
 from stepscope.board.opinion import (
-    AT_LEAST_PCT,
     AT_MOST_PCT,
     Hypothesis,
     Opinion,
     Rule,
     seen,
 )
+from stepscope.board.timelines import Part
 from stepscope.board.view import CellView
 
 #: An engine that waits this share of its period for a result leaves at most the
@@ -89,23 +90,31 @@ def _would_decide(view: CellView) -> str:
             " such measurement for a CPU engine."
         )
     return (
-        "GPU busy time beside the engine's step period: capture a timeline of this"
-        " cell and read it with stepscope trace FILE; CPU of the engine-core process"
-        " and --enable-logging-iteration-details for the same cell."
+        "GPU busy time beside the engine's step period: a timeline of this cell"
+        ' (capture = ["trace"] in the recipe; stepscope run); CPU of the engine-core'
+        " process and --enable-logging-iteration-details for the same cell."
     )
 
+
+_STEP_BOUNDARY = Part(
+    quantity="idle before the host launches a graph",
+    causes=("host_not_launching_yet",),
+    perhaps=("no_launch_record",),
+    headline="the engine's own loop between steps",
+    needs_graphs=True,
+)
 
 SCHEDULER = Hypothesis(
     id="scheduler",
     claim="The engine's own loop between steps, not the device, sets the period.",
     rules=(
+        idle_rule(_STEP_BOUNDARY),
         Rule(
             name="waits-for-result",
             measurement="logged wait for a result against the engine's step period",
             threshold=f"ruled out: the engine waits at least {_WAITS_PCT:.0f} % of the"
             " period; a short wait decides nothing, for launching runs in the same"
-            f" loop (to support it, {AT_LEAST_PCT:.0f} % of the step would have to be"
-            " host work in a timeline)",
+            " loop",
             blind="host work that overlaps the device",
             test=_waits_for_result,
         ),
