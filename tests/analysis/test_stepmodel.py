@@ -2,9 +2,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from stepscope.analysis.across.curves import Points, coverage, plain
-from stepscope.analysis.across.fits import aicc, better, hinge, linear
+from stepscope.analysis.across.fits import aicc, bend_p, better, hinge, linear
 from stepscope.analysis.across.stepmodel import Bytes, step_models
 from stepscope.analysis.records import CellResult, StepModel
 from stepscope.findings import Finding
@@ -140,7 +141,7 @@ def test_three_scattered_points_are_no_constant(result_of: Make) -> None:
 
 
 def test_a_shape_that_describes_nothing_has_no_toll_share(result_of: Make) -> None:
-    rows = cells(result_of, lambda x: 3 + 20 * (1 - (15 / 16) ** x), repeats=2)
+    rows = cells(result_of, lambda x: 1 + 2 * x**0.5, repeats=2)
     (model,), findings = step_models(rows, 1, None)
     assert model.residual_pct is not None
     assert model.residual_pct > 10
@@ -226,6 +227,54 @@ def test_the_f_test_and_akaike_refuse_what_small_samples_cannot_carry() -> None:
     assert not better(1.0, 0.5, 3, 2, 3)
     assert aicc(0.1, 4, 3) == float("inf")
     assert aicc(0.1, 20, 3) > aicc(0.1, 20, 2)
+
+
+def test_rows_that_miss_every_law_count_once(result_of: Make) -> None:
+    rng = np.random.default_rng(3)
+    off = {size: float(np.exp(rng.normal(0, 0.015))) for size in SIZES}
+    rows = cells(result_of, lambda x: bent(x) * off[int(x)], cv=0.002, repeats=3)
+    model = one(step_models(rows, 1, None))
+    assert (model.n_points, model.n_rows) == (24, 8)
+    assert model.level_ci95_ms is not None
+    assert model.level_ci95_ms[0] < 17.0 < model.level_ci95_ms[1]
+    assert model.level_ci95_ms[1] - model.level_ci95_ms[0] > 0.3
+    alike = one(
+        step_models(cells(result_of, bent, cv=0.01, repeats=3, seed=5), 1, None)
+    )
+    assert (alike.n_points, alike.n_rows) == (24, 24)
+
+
+def test_a_knee_known_to_a_hair_still_has_an_interval() -> None:
+    rng = np.random.default_rng(13)
+    x = np.repeat(np.array(SIZES, dtype=float), 3)
+    y = np.array([bent(v) for v in x]) * np.exp(rng.normal(0, 0.0005, x.size))
+    found = hinge(x, y, np.array(SIZES, dtype=float))
+    assert found is not None
+    low, high = found.knee_ci
+    assert low < high < 1.02 * low
+    assert low < 13.75 < high
+
+
+def test_the_asymptote_has_an_interval_that_holds_it(result_of: Make) -> None:
+    model = one(
+        step_models(cells(result_of, bent, cv=0.01, repeats=3, seed=5), 1, None)
+    )
+    assert model.asymptote_ci95_ms is not None
+    assert model.asymptote_ci95_ms[0] < 17 - 0.08 * 13.75 < model.asymptote_ci95_ms[1]
+
+
+def test_a_bend_by_luck_is_as_rare_as_it_should_be() -> None:
+    rng = np.random.default_rng(14)
+    x = np.array(SIZES, dtype=float)
+    line = 5 + 0.1 * x
+    chance = [bend_p(x, line, x, f) for f in (1.0, 5.0, 20.0, 100.0)]
+    assert chance == sorted(chance, reverse=True)
+    assert chance[1] > float(stats.f.sf(5.0, 1, 5))
+    kinds = [
+        plain(Points.of(x, line * np.exp(rng.normal(0, 0.01, 8)), x)).kind
+        for _ in range(100)
+    ]
+    assert kinds.count("hinge") <= 12
 
 
 def test_noise_alone_is_rarely_called_a_slope() -> None:

@@ -78,6 +78,12 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             of this one run: a lower bound of what runs differ by, never a verdict.
         warm_up_settled: Whether the warm-up of its launch had settled; None: unknown.
         engine_step_source: What ``engine_step_ms`` was counted from.
+        request_rate: Mean arrivals a second that an open loop was asked for; what
+            follows is None for a closed loop.
+        offered_requests_per_s: Arrivals a second by the schedule as it was drawn.
+        completed_requests_per_s: Requests that left a second, in the steady stretch.
+        keeps_up: False for an open loop that is overloaded; None: too short to tell.
+        client_queue_ms: From when requests were due to when they were sent.
     """
 
     name: str
@@ -133,6 +139,15 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     server_queue_ms: float | None = None
     preemptions: int | None = None
     prefix_cache_hit_pct: float | None = None
+    request_rate: float | None = None
+    arrival: str | None = None
+    burstiness: float | None = None
+    max_concurrency: int | None = None
+    ramp_rps: tuple[float, float] | None = None
+    offered_requests_per_s: float | None = None
+    completed_requests_per_s: float | None = None
+    keeps_up: bool | None = None
+    client_queue_ms: Stats | None = None
 
 
 StepModelKind = Literal["constant", "line", "hinge", "coverage"]
@@ -145,7 +160,9 @@ class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     ``client TPOT``; one for all points. ``cells`` names the cell of each point.
 
     Level, slope, knee and asymptote are four numbers with their 95 % intervals; the
-    asymptote (level - slope x knee) is not a cost anything ever pays.
+    asymptote (level - slope x knee) is not a cost anything ever pays. ``n_rows``:
+    points that the intervals and the choice of shape rest on; fewer than ``n_points``
+    where each concurrency counts once.
     """
 
     configuration: str
@@ -167,6 +184,8 @@ class StepModel(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     rejected: tuple[str, ...] = ()
     session: str | None = None
     step_source: str | None = None
+    asymptote_ci95_ms: tuple[float, float] | None = None
+    n_rows: int | None = None
     cells: tuple[str, ...] = ()
 
 

@@ -4,8 +4,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
+from scipy import stats
 
-from stepscope.analysis.across.fits import Fit, Floats, better, hinge, linear
+from stepscope.analysis.across.fits import (
+    Fit,
+    Floats,
+    bend_p,
+    better,
+    hinge,
+    linear,
+)
 from stepscope.analysis.records import StepModelKind
 
 #: Bytes of one step of one rank at x sequences per rank.
@@ -13,6 +21,8 @@ BytesAt = Callable[[float], float]
 Interval = tuple[float, float] | None
 #: A knee whose interval spans more is not claimed.
 MOST_KNEE_SPAN = 4.0
+#: A bend by chance where there is a line.
+LEVEL = 0.05
 #: A fitted bandwidth above the data sheet's by more can not be one.
 _BANDWIDTH_TOLERANCE = 1.05
 
@@ -44,18 +54,53 @@ class Points:
         """Return the number of points."""
         return int(self.x.size)
 
+    def pure_error(self) -> tuple[float, int]:
+        """Return the squared relative error within rows, and its degrees of freedom."""
+        logs, rows = np.log(self.y), np.unique(self.asked)
+        inside = [logs[self.asked == c] for c in rows]
+        total = sum(float(((row - row.mean()) ** 2).sum()) for row in inside)
+        return total, self.n - rows.size
+
+    def one_a_row(self) -> "Points":
+        """Return each row's mean as one point."""
+        rows = np.unique(self.asked)
+        x = np.array([self.x[self.asked == c].mean() for c in rows])
+        y = np.array([np.exp(np.log(self.y[self.asked == c]).mean()) for c in rows])
+        return Points(x=x, y=y, asked=rows, sizes=self.sizes)
+
+    def rows_deviate(self, sse: float, n_parameters: int) -> bool:
+        """Return whether a model misses rows by more than their repeats differ.
+
+        Then repeats of a row are no new evidence for a shape: they share what the
+        row's kernels or batch shapes do that no smooth law holds, and each row counts
+        once.
+
+        Source: F-test of lack of fit against pure error, at 25 %, the usual level for
+            a decision to pool (T. A. Bancroft, Biometrics 20 (1964)).
+        """
+        within, df = self.pure_error()
+        df_rows = int(np.unique(self.asked).size) - n_parameters
+        if df < 1 or df_rows < 1:
+            return False
+        lack = max(sse - within, 0.0) / df_rows
+        if within <= 1e-12:
+            return lack > 1e-9
+        return bool(lack / (within / df) > stats.f.ppf(0.75, df_rows, df))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
     """One fitted shape; intervals are 95 %.
 
     ``knee`` is None for a hinge whose knee is not pinned down, although
-    ``knee_ci`` says where it may lie. ``n_parameters`` counts the fitted ones.
+    ``knee_ci`` says where it may lie. ``n_parameters`` counts the fitted ones, ``n``
+    the points.
     """
 
     kind: StepModelKind
     at: Callable[[Floats], Floats]
     sse: float
+    n: int
     n_parameters: int
     level: float
     level_ci: Interval = None
@@ -63,13 +108,15 @@ class Curve:
     slope_ci: Interval = None
     knee: float | None = None
     knee_ci: Interval = None
+    asymptote: float | None = None
+    asymptote_ci: Interval = None
     bandwidth: float | None = None
     bandwidth_ci: Interval = None
     rejected: tuple[str, ...] = field(default=())
 
 
 def plain(points: Points) -> Curve:
-    """Return constant, line or hinge, whichever the F-tests allow."""
+    """Return constant, line or hinge, whichever the F-tests allow at 5 %."""
     x, y, n = points.x, points.y, points.n
     ones = np.ones_like(x)
     flat = linear(ones[:, None], y)
@@ -77,8 +124,9 @@ def plain(points: Points) -> Curve:
     bent = _hinge(points)
     rejected: tuple[str, ...] = ("hinge: it needs five sizes",) if bent is None else ()
     if bent is not None:
-        straight = better(line.sse, bent.sse, n, 2, 3)
-        if straight and better(flat.sse, bent.sse, n, 1, 3) and bent.slope > 0:
+        drop = (line.sse - bent.sse) / max(bent.sse, 1e-12) * (n - 3)
+        bends = bend_p(x, line.fitted, points.sizes, drop) < LEVEL
+        if bends and better(flat.sse, bent.sse, n, 1, 3) and bent.slope > 0:
             return bent
         rejected = ("hinge: no better than a line",)
     if better(flat.sse, line.sse, n, 1, 2):
@@ -88,6 +136,7 @@ def plain(points: Points) -> Curve:
         kind="constant",
         at=lambda xs: np.full_like(xs, level),
         sse=flat.sse,
+        n=n,
         n_parameters=1,
         level=level,
         level_ci=flat.interval(0),
@@ -101,6 +150,7 @@ def _line(line: Fit, rejected: tuple[str, ...]) -> Curve:
         kind="line",
         at=lambda xs: a + b * xs,
         sse=line.sse,
+        n=line.n,
         n_parameters=2,
         level=a,
         level_ci=line.interval(0),
@@ -116,16 +166,16 @@ def _hinge(points: Points) -> Curve | None:
         return None
     level, slope, knee = bent.level, bent.slope, bent.knee
     rejected = []
-    if bent.knee_ci is not None:
-        low, high = bent.knee_ci
-        if bent.at_the_end:
-            rejected.append(f"knee: {low:.3g} to {high:.3g} reaches the sweep's end")
-        elif high / low > MOST_KNEE_SPAN:
-            rejected.append(f"knee: {low:.3g} to {high:.3g} spans too much")
+    low, high = bent.knee_ci
+    if bent.at_the_end:
+        rejected.append(f"knee: {low:.3g} to {high:.3g} reaches the sweep's end")
+    elif high / low > MOST_KNEE_SPAN:
+        rejected.append(f"knee: {low:.3g} to {high:.3g} spans too much")
     return Curve(
         kind="hinge",
         at=lambda xs: level + slope * np.maximum(xs - knee, 0),
         sse=bent.sse,
+        n=points.n,
         n_parameters=3,
         level=level,
         level_ci=bent.level_ci,
@@ -133,6 +183,8 @@ def _hinge(points: Points) -> Curve | None:
         slope_ci=bent.slope_ci,
         knee=None if rejected else knee,
         knee_ci=bent.knee_ci,
+        asymptote=None if rejected else bent.asymptote,
+        asymptote_ci=None if rejected else bent.asymptote_ci,
         rejected=tuple(rejected),
     )
 
@@ -177,6 +229,7 @@ def coverage(points: Points, bytes_at: BytesAt, peak: float | None) -> Curve | s
         kind="coverage",
         at=curve,
         sse=fit.sse,
+        n=fit.n,
         n_parameters=len(kept),
         level=toll,
         level_ci=ci.get("toll"),

@@ -127,7 +127,7 @@ def _model(
             )
         ]
     chosen = best_curve(points, physics)
-    residual = 100 * float(np.sqrt(chosen.sse / points.n))
+    residual = _residual_pct(points, chosen)
     if chosen.kind == "constant" and residual > _CONSTANT_PCT:
         return None, [
             Finding(
@@ -155,7 +155,18 @@ def _model(
 
 
 def best_curve(points: Points, physics: Bytes | None) -> Curve:
-    """Return the shape that the points support best, with the reasons for it."""
+    """Return the shape that the points support best, with the reasons for it.
+
+    Each row counts once where even the best shape misses rows by more than their
+    repeats differ; ``Curve.n`` says how many points it was fitted to.
+    """
+    best = _best(points, physics)
+    if points.rows_deviate(best.sse, best.n_parameters):
+        return _best(points.one_a_row(), physics)
+    return best
+
+
+def _best(points: Points, physics: Bytes | None) -> Curve:
     simple = plain(points)
     if physics is None:
         return simple
@@ -178,7 +189,7 @@ def _with(curve: Curve, *reasons: str) -> Curve:
 
 def _record(configuration: str, source: str, points: Points, curve: Curve) -> StepModel:
     grid = np.geomspace(float(points.x.min()), float(points.x.max()), _N_CURVE)
-    residual = 100 * float(np.sqrt(curve.sse / points.n))
+    residual = _residual_pct(points, curve)
     return StepModel(
         configuration=configuration,
         kind=curve.kind,
@@ -189,9 +200,8 @@ def _record(configuration: str, source: str, points: Points, curve: Curve) -> St
         slope_ci95=curve.slope_ci,
         knee_seqs_per_rank=curve.knee,
         knee_ci95=curve.knee_ci,
-        asymptote_ms=None
-        if curve.knee is None
-        else curve.level - curve.slope * curve.knee,
+        asymptote_ms=curve.asymptote,
+        asymptote_ci95_ms=curve.asymptote_ci,
         toll_share=_toll_share(points, curve) if residual <= _POOR_PCT else {},
         residual_pct=residual,
         bandwidth_bytes_per_s=curve.bandwidth,
@@ -200,7 +210,14 @@ def _record(configuration: str, source: str, points: Points, curve: Curve) -> St
         curve=tuple(zip(grid.tolist(), curve.at(grid).tolist(), strict=True)),
         rejected=curve.rejected,
         step_source=source,
+        n_rows=curve.n,
     )
+
+
+def _residual_pct(points: Points, curve: Curve) -> float:
+    """Return the root mean square of what all points are off, percent."""
+    fitted = curve.at(points.x)
+    return float(100 * np.sqrt(np.mean(((points.y - fitted) / fitted) ** 2)))
 
 
 def _toll_share(points: Points, curve: Curve) -> dict[str, float]:

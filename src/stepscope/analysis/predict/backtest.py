@@ -78,7 +78,7 @@ def errors(points: Points, fit: Fitter) -> Errors | None:
         return None
     full = fit(points)
     n_free = max(sizes.size - full.n_parameters, 1)
-    within = float(np.sqrt(full.sse / max(points.n - full.n_parameters, 1)))
+    within = float(np.sqrt(full.sse / max(full.n - full.n_parameters, 1)))
     inner = [_misses(points, fit, points.asked != c)[1][0][1] for c in sizes[1:-1]]
     left_out = float(np.sqrt(np.mean(np.square(inner))))
     noise = max(within, left_out, _LEAST_SD)

@@ -80,11 +80,11 @@ class Warming:
         self._context.book.put_launch(self.launch)
         told = f"warm-up of {self.launch.name}: "
         if verdict.settled:
-            bound = verdict.rise_bound_pct or 0.0
+            bound = max(verdict.rise_bound_pct or 0.0, 0.0)
             self._context.observer.note(
                 "info",
-                f"{told}settled after {verdict.n_blocks} blocks (a rise above"
-                f" {bound:.1f} % is excluded)",
+                f"{told}settled after {verdict.n_blocks} blocks (the last six leave"
+                f" room for a rise of {bound:.1f} %)",
             )
         elif verdict.settled is False:
             self._context.observer.note(
