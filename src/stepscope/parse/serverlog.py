@@ -13,7 +13,7 @@ from stepscope.parse.log.frame import Frame, FrameReader
 from stepscope.parse.log.lines import LineSplitter
 from stepscope.parse.log.llamacpp import read_llama
 from stepscope.parse.log.quick import dull_bare, dull_word, framed
-from stepscope.parse.log.rules import Rules, apply
+from stepscope.parse.log.rules import Rules, apply, first_word, untagged, valued
 from stepscope.parse.log.samples import (
     ITERATION,
     TIMING,
@@ -24,6 +24,7 @@ from stepscope.parse.log.samples import (
     spec_stats,
 )
 from stepscope.parse.log.sglang import SGLANG_RULES
+from stepscope.parse.log.shapes import Dull, Shapes
 from stepscope.parse.log.state import Here, State
 from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar, ready
 from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
@@ -57,6 +58,7 @@ _MERGED: Rules = {
     )
     for word in {*BOOT_RULES, *MEMORY_RULES, *CONFIG_RULES, *SGLANG_RULES}
 }
+_VALUED = valued(_MERGED)
 
 
 class LogReader:
@@ -75,7 +77,8 @@ class LogReader:
         self._state.engine = engine
         self._n_lines = 0
         self._n_boots = 1
-        self._quick_stamp = b""
+        self._shapes = Shapes()
+        self._known_for: object = None
         self._head = b""
         self._head_frame = Frame("")
         self._head_engine = 0
@@ -83,18 +86,19 @@ class LogReader:
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
         number = self._n_lines
-        requests = 0
+        skips, busy = self._shapes.skips, self._failures.busy
         for raw in self._lines.feed(data):
             number += 1
             if b" HTTP/1." in raw and b'"' in raw and b"rror" not in raw:
-                requests += 1
+                self._state.n_requests += 1
                 if self._state.ready_line is None and b'" 200' in raw:
                     self._serving(number, raw)
             elif raw and not (b" I slot " in raw and b" time =" not in raw):
-                self._n_lines = number
-                self._raw(raw)
+                if busy(number) or not skips(number, raw):
+                    self._n_lines = number
+                    self._raw(raw)
+                    busy = self._failures.busy
         self._n_lines = number
-        self._state.n_requests += requests
 
     def _serving(self, number: int, raw: bytes) -> None:
         """A request was answered, so the server is up, whatever else was printed.
@@ -107,7 +111,7 @@ class LogReader:
         frame = self._frames.read(raw.decode("utf-8", "replace"))
         if frame.engine == "sglang":
             return
-        self._state.stamp(frame)
+        self._stamp(frame)
         ready(self._state, Here(number, frame))
 
     def close(self) -> ServerLog:
@@ -117,6 +121,10 @@ class LogReader:
             truncated = True
             self._n_lines += 1
             self._raw(raw)
+        self._stamp(None)
+        for process, line in self._shapes.worked().items():
+            facts = self._state.process(process)
+            facts.last_work_line = max(facts.last_work_line, line)
         return assemble(
             self._state,
             n_lines=self._n_lines,
@@ -141,7 +149,37 @@ class LogReader:
             if b"\r" in raw:
                 self._folded(raw)
                 return
-        self._text(raw.decode("utf-8", "replace"))
+        dull = self._text(raw.decode("utf-8", "replace"))
+        state = self._state
+        known_for = (state.engine, state.ready_line is None, self._n_boots)
+        if known_for != self._known_for:
+            # What means nothing now may have meant something before, and the reverse.
+            self._known_for = known_for
+            self._learn_anew()
+        elif dull is not None and not self._failures.busy(self._n_lines):
+            self._shapes.learn(raw, dull)
+
+    def _learn_anew(self) -> None:
+        for process, line in self._shapes.worked().items():
+            facts = self._state.process(process)
+            facts.last_work_line = max(facts.last_work_line, line)
+        self._shapes.forget()
+
+    def _stamp(self, frame: Frame | None) -> None:
+        """Take a line's time, after that of the last line that was turned away."""
+        state, raw = self._state, self._shapes.stamp_of
+        if raw is not None:
+            self._shapes.stamp_of = None
+            if (
+                frame is None
+                or frame.at_s is None
+                or frame.clock != state.clock
+                or state.first_at_s is None
+            ):
+                text = raw.rstrip(b"\r").decode("utf-8", "replace")
+                state.stamp(self._frames.read(text))
+        if frame is not None:
+            state.stamp(frame)
 
     def _dull(self, raw: bytes) -> bool:
         """Turn away a line that means nothing: any while serving, bare ones before."""
@@ -153,12 +191,10 @@ class LogReader:
             return serving or b"|" not in raw or b"%" not in raw
         if not serving:
             return False
-        stamp, word = found
+        word = found
         if not dull_word(word, raw):
             return word == b"Engine" and self._state.thinned("stats")
-        if stamp != self._quick_stamp:  # The first line of each second is read.
-            self._quick_stamp = stamp
-            return False
+        self._shapes.stamp_of = raw
         return True
 
     def _timing(self, raw: bytes) -> bool:
@@ -168,7 +204,7 @@ class LogReader:
             return False
         if not self._state.thinned("stats"):
             frame = self._frames.read(raw.decode("utf-8", "replace"))
-            self._state.stamp(frame)
+            self._stamp(frame)
             current_timing(self._state, Here(self._n_lines, frame), match)
         return True
 
@@ -180,7 +216,7 @@ class LogReader:
             named = _ENGINE_NUMBER.search(head)
             frame = self._frames.read(head.decode("utf-8", "replace"))
             frame.text = ""
-            self._state.stamp(frame)
+            self._stamp(frame)
             self._head, self._head_frame = head, frame
             self._head_engine = int(named[1]) if named is not None else 0
         here = Here(self._n_lines, self._head_frame)
@@ -200,7 +236,8 @@ class LogReader:
         for text in bars.values():
             self._text(text)
 
-    def _text(self, text: str) -> None:
+    def _text(self, text: str) -> Dull | None:
+        """Read one line; return what to remember of it where it meant nothing."""
         frame = self._frames.read(text)
         if "\n" in frame.text:
             for piece in frame.text.split("\n"):
@@ -214,30 +251,30 @@ class LogReader:
                         frame.engine,
                     )
                 )
-            return
-        self._framed(frame)
+            return None
+        return self._framed(frame)
 
-    def _framed(self, frame: Frame) -> None:
+    def _framed(self, frame: Frame) -> Dull | None:
         state = self._state
         here = Here(self._n_lines, frame)
         text = frame.text
         if not text:
-            return
+            return Dull(stamped=False)
         if text.startswith(("non-default args", "server_args=")):
             self._maybe_restart(here)
             state = self._state
-        state.stamp(frame)
+        self._stamp(frame)
         if frame.engine is not None and state.engine is None:
             state.engine = frame.engine
         if "%" in text and "|" in text and self._bar(here):
-            return
+            return None
         if self._sample(here):
-            return
+            return None
         if apply(_MERGED, state, here):
-            return
+            return None
         if state.engine in (None, "llamacpp") and read_llama(state, here):
-            return
-        self._rest(here)
+            return None
+        return self._rest(here)
 
     def _sample(self, here: Here) -> bool:
         text = here.text
@@ -271,9 +308,10 @@ class LogReader:
             self._state.advance(here, "kernel_warmup")
         return True
 
-    def _rest(self, here: Here) -> None:
+    def _rest(self, here: Here) -> Dull | None:
         """Lines that no table knows: version banner, shutdown, warnings, failures."""
-        state, text = self._state, here.text
+        state, text, frame = self._state, here.text, here.frame
+        meant = "version " in text or "NVIDIA" in text or _ENDING.search(text)
         if state.version is None and "version " in text:
             banner = _VERSION_BANNER.search(text)
             if banner is not None:
@@ -282,19 +320,23 @@ class LogReader:
             named = _DEVICE.search(text)
             if named is not None:
                 state.resolve(here, "device_name", named[0].strip(" ._"))
-        if _ENDING.search(text) is not None and _SHUTDOWN.search(text):
+        if meant and _SHUTDOWN.search(text):
             self._stop(here)
-        level = here.frame.level
-        if level == "WARNING":
-            read_loose(state, here)
-        if (
-            level in ("INFO", "WARNING")
-            and here.frame.engine == "vllm"
+        if frame.level == "WARNING":
+            meant = read_loose(state, here) or meant
+        works = (
+            frame.level in ("INFO", "WARNING")
+            and frame.engine == "vllm"
             and not text.startswith("[shutdown]")
             and "Parent process" not in text
-        ):
-            state.process(here.frame.process).last_work_line = here.line
-        self._failures.read(state, here)
+        )
+        if works:
+            state.process(frame.process).last_work_line = here.line
+        if self._failures.read(state, here) or meant:
+            return None
+        if first_word(untagged(text)) in _VALUED and any(c.isdigit() for c in text):
+            return None
+        return Dull(frame.at_s is not None, frame.process, works)
 
     def _stop(self, here: Here) -> None:
         state = self._state
@@ -314,6 +356,8 @@ class LogReader:
         )
         if old.args_line is None or not over:
             return
+        self._shapes.forget()
+        self._shapes.stamp_of = None
         self._state = State()
         self._state.engine = old.engine
         self._state.version = old.version

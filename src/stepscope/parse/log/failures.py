@@ -98,8 +98,8 @@ class FailureReader:
         """True while a traceback may be going on at a line."""
         return line <= self._until
 
-    def read(self, state: State, here: Here) -> None:
-        """Take one line."""
+    def read(self, state: State, here: Here) -> bool:
+        """Take one line; say whether it can have meant something."""
         frame = here.frame
         text = frame.text
         who = frame.process
@@ -108,24 +108,25 @@ class FailureReader:
         if _TRACEBACK in text:
             state.tracebacks += 1
             self._begin(state, here, who)
-            return
+            return True
         opened = self._open.get(who)
         if opened is not None and self._continues(state, here, who, opened):
-            return
+            return True
         level = frame.level
         if level in ("INFO", "DEBUG"):
-            return
+            return False
         if level is None or level == "WARNING":
             if frame.at_s is None or level is None:
                 named = _PROCESS.match(text)
                 if named is not None:
                     self._owner = named[1]
-                    return
+                    return True
             if _LOUD.search(text) is None:
-                return
+                return False
             self._loose(state, here, who)
-            return
+            return True
         self._report(state, here, who, frames=(), exception=None)
+        return True
 
     def _begin(self, state: State, here: Here, who: str | None) -> None:
         if here.frame.process is not None and here.frame.level is None:

@@ -7,7 +7,7 @@ end of the server is looked for.
 import re
 
 _FRAMED = re.compile(
-    rb"(?:\([^()\n]{1,80}\) ?)*(INFO|DEBUG) (\d\d-\d\d \d\d:\d\d:\d\d) "
+    rb"(?:\([^()\n]{1,80}\) ?)*(?:INFO|DEBUG) \d\d-\d\d \d\d:\d\d:\d\d "
     rb"\[[^\]]{1,120}\] ?"
     rb"(?!\[)([\w']{0,40})"
 )
@@ -32,10 +32,10 @@ _STEMS = (
 )  # fmt: skip
 
 
-def framed(raw: bytes) -> tuple[bytes, bytes] | None:
-    """Return stamp and first word of a framed INFO or DEBUG line, else None."""
+def framed(raw: bytes) -> bytes | None:
+    """Return the first word of a framed INFO or DEBUG line, else None."""
     match = _FRAMED.match(raw)
-    return None if match is None else (match[2], match[3])
+    return None if match is None else match[1]
 
 
 def dull_word(word: bytes, raw: bytes) -> bool:

@@ -9,6 +9,8 @@ Handler = Callable[[State, Here, re.Match[str]], None]
 Rules = Mapping[str, tuple[tuple[re.Pattern[str], Handler], ...]]
 
 _CHOICE = re.compile(r"\((?:\?:)?([A-Za-z|]+)\)")
+#: A digit that a pattern asks for by its value, outside of counts and classes of all.
+_VALUE = re.compile(r"(?<!\\)(?:\[[^\]]*\]|\{[^}]*\})|(?<!\\)\d")
 _TAG = re.compile(r"\[[\w.\- ]{1,40}\] (?=[A-Z])")
 
 
@@ -28,6 +30,17 @@ def compiled(*rules: tuple[str, Handler]) -> Rules:
     return {word: tuple(rows) for word, rows in table.items()}
 
 
+def valued(rules: Rules) -> frozenset[str]:
+    """Return the first words under which a pattern asks for digits by their value."""
+    return frozenset(
+        word
+        for word, rows in rules.items()
+        for pattern, _ in rows
+        if any(hit[0][0] not in "[{" for hit in _VALUE.finditer(pattern.pattern))
+        or re.search(r"\[[^\]]*\d(?!-9)[^\]]*\]", pattern.pattern)
+    )
+
+
 def first_word(text: str) -> str:
     """Return what the tables are keyed by."""
     start = text[:40]
@@ -37,13 +50,18 @@ def first_word(text: str) -> str:
     return start
 
 
-def apply(rules: Rules, state: State, here: Here) -> bool:
-    """Apply the first rule that matches; say whether one did."""
-    text = here.text
+def untagged(text: str) -> str:
+    """Return a message without a tag in brackets before it."""
     if text.startswith("[") and not text.startswith("[shutdown]"):
         tag = _TAG.match(text)
         if tag is not None:
-            text = text[tag.end() :]
+            return text[tag.end() :]
+    return text
+
+
+def apply(rules: Rules, state: State, here: Here) -> bool:
+    """Apply the first rule that matches; say whether one did."""
+    text = untagged(here.text)
     rows = rules.get(first_word(text))
     if rows is None:
         return False

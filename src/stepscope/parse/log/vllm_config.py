@@ -271,7 +271,7 @@ _OVERRIDE = re.compile(r"Overriding cudagraph_mode (?:from \S+ |\S+ )?to (\w+)")
 _IGNORED = re.compile(r"(`?--[a-z][\w-]+`?)[^.]{0,80}?(?:ignored|no effect|inert)")
 
 
-def read_loose(state: State, here: Here) -> None:
+def read_loose(state: State, here: Here) -> bool:
     """Read what may stand anywhere in a warning: overrides and ignored flags."""
     hit = _OVERRIDE.search(here.text)
     if hit is not None:
@@ -279,3 +279,4 @@ def read_loose(state: State, here: Here) -> None:
     ignored = _IGNORED.search(here.text)
     if ignored is not None:
         _ignored(state, here, ignored)
+    return hit is not None or ignored is not None
