@@ -3,11 +3,15 @@
 import contextlib
 import re
 import socket
+import ssl
 import struct
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+CERTIFICATE = Path(__file__).parents[1] / "data" / "tls" / "cert.pem"
 
 
 class HungUpError(Exception):
@@ -57,19 +61,36 @@ Script = Callable[[Exchange], None]
 class ScriptedServer:
     """Serves ``script`` once for each request; counts what it saw."""
 
-    def __init__(self, script: Script, others: dict[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        script: Script,
+        others: dict[str, bytes] | None = None,
+        *,
+        tls: bool = False,
+        path: Path | None = None,
+    ) -> None:
         self._script = script
+        self._context = _server_tls() if tls else None
+        self._path = path
         self._others = others or {}
         self._lock = threading.Lock()
         self._socks: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
         self.n_connections = 0
         self.requests: list[bytes] = []
-        self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        if path is None:
+            self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+        else:
+            self.listener = socket.socket(socket.AF_UNIX)
+            self.listener.bind(str(path))
+            self.listener.listen(16)
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        if self._path is not None:
+            return f"unix://{self._path}"
+        scheme = "http" if self._context is None else "https"
+        return f"{scheme}://127.0.0.1:{self.listener.getsockname()[1]}"
 
     def __enter__(self) -> Self:
         self._start(self._accept)
@@ -108,7 +129,8 @@ class ScriptedServer:
                 sock, _ = self.listener.accept()
             except OSError:
                 return
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._path is None:
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with self._lock:
                 self.n_connections += 1
                 self._socks.append(sock)
@@ -117,9 +139,13 @@ class ScriptedServer:
     def _serve(self, sock: socket.socket) -> None:
         keep = True
         try:
+            if self._context is not None:
+                plain, sock = sock, self._context.wrap_socket(sock, server_side=True)
+                with self._lock:
+                    self._socks[self._socks.index(plain)] = sock
             while keep and (request := _read_request(sock)):
                 target = request.split(b" ", 2)[1].decode()
-                if not target.startswith("/v1/c"):
+                if not target.startswith(("/v1/c", "/completion", "/generate")):
                     sock.sendall(self._other(target, request))
                     continue
                 with self._lock:
@@ -147,6 +173,12 @@ class ScriptedServer:
         body = body or b"{}"
         head = f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n"
         return head.encode() + body
+
+
+def _server_tls() -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(CERTIFICATE, CERTIFICATE.with_name("key.pem"))
+    return context
 
 
 def _read_request(sock: socket.socket) -> bytes:

@@ -452,7 +452,7 @@ def test_journals_of_another_cell_are_not_added_to(tmp_path: Path) -> None:
     "changes",
     [
         {"n_prompts": 0},
-        {"base_url": "https://host"},
+        {"base_url": "ftp://host"},
         {"base_url": "host:80"},
         {"base_url": "http://host:no"},
         {"endpoint": "/v1/embeddings"},

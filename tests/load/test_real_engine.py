@@ -17,6 +17,7 @@ from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests
 from stepscope.load.probe import probe
 from stepscope.load.spec import LoadSpec
+from stepscope.load.wire import Server
 
 pytest.importorskip("xllamacpp")
 
@@ -32,7 +33,7 @@ def url() -> Iterator[str]:
     )
     url = f"http://127.0.0.1:{port}"
     until = time.monotonic() + 60
-    while not served_models(url) and time.monotonic() < until:
+    while not served_models(Server(url)) and time.monotonic() < until:
         assert process.poll() is None, "the server ended while it started"
         time.sleep(0.05)
     yield url
@@ -43,12 +44,12 @@ def url() -> Iterator[str]:
 def spec_for(url: str) -> LoadSpec:
     return LoadSpec(
         base_url=url,
-        model=served_models(url)[0]["id"],
+        model=served_models(Server(url))[0]["id"],
         n_prompts=6,
         concurrency=3,
         input_tokens=24,
         output_tokens=16,
-        vocab_size=vocabulary_size(url),
+        vocab_size=vocabulary_size(Server(url)),
         seed=5,
         extra_body={"cache_prompt": False},
     )

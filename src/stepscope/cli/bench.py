@@ -21,6 +21,7 @@ from stepscope.cli.bench_table import table
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.bench_result import (
+    by_replica,
     details,
     peaks,
     samples,
@@ -60,7 +61,14 @@ class _VllmWords(click.Command):
 @click.command(cls=_VllmWords)
 @load_options
 @click.option("--backend", default="openai", type=click.Choice(list(BACKENDS)))
-@click.option("--base-url", help="http://host:port of the server.")
+@click.option(
+    "--base-url", multiple=True, help="http(s)://host:port. Several: in turn."
+)
+@click.option("--unix-socket", type=click.Path(path_type=Path), help="In its place.")
+@click.option("--insecure", is_flag=True, help="https: take any certificate.")
+@click.option(
+    "--api-key-file", help="Holds the bearer token. Default: $OPENAI_API_KEY."
+)
 @click.option("--host", default="127.0.0.1", show_default=True)
 @click.option("--port", default=8000, show_default=True)
 @click.option("--endpoint", help="Default: by backend.")
@@ -100,7 +108,6 @@ def bench(**flags: Any) -> int:
     of warm-up, e2el among the metrics, a fresh seed, and the client's own health.
     """
     asked, spec = read_flags(flags)
-    spec.check()
     quiet = flags["disable_tqdm"] or not sys.stderr.isatty()
     spec = _probed(spec)
     print(f"seed {spec.seed}", file=sys.stderr)
@@ -226,6 +233,7 @@ def _document(
         **statistics(found, asked.metrics, asked.percentiles),
         "client": msgspec.to_builtins(result.health),
         "failures": dict(failures),
+        "replicas": by_replica(requests, spec.base_urls),
         "findings": msgspec.to_builtins(result.findings),
         "seed": spec.seed,
         "prepare_s": (

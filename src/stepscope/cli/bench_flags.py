@@ -1,8 +1,9 @@
 """The flags of ``stepscope bench``, turned into records."""
 
+import os
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from stepscope.cli.bench_load import fitting, lengths, read_arrivals, read_sourc
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.ask import served_models
 from stepscope.load.bench_result import METRICS
+from stepscope.load.prompts import server_of
 from stepscope.load.spec import LoadSpec
 
 #: Backend, as vLLM names it, to endpoint.
@@ -18,7 +20,11 @@ BACKENDS = {
     "openai": "/v1/completions",
     "vllm": "/v1/completions",
     "openai-chat": "/v1/chat/completions",
+    "llamacpp": "/completion",
+    "sglang": "/generate",
 }
+#: As vLLM's client has it: the key goes along when this is set.
+_KEY_VARIABLE = "OPENAI_API_KEY"
 #: Warm-up requests before an open loop that has no cap.
 _OPEN_WARM_UPS = 16
 _GOODPUT = ("ttft", "tpot", "e2el")
@@ -96,19 +102,35 @@ def _extra_body(text: str | None) -> dict[str, object]:
         raise RecipeError("--extra-body", str(error), "a JSON object") from error
 
 
-def _model(base_url: str, model: str | None) -> str:
+def _model(spec: LoadSpec, model: str | None) -> str:
     """Return the model asked for, or the first one that the server lists."""
     if model is not None:
         return model
-    for listed in served_models(base_url):
+    for listed in served_models(server_of(spec)):
         if isinstance(listed.get("id"), str):
             return str(listed["id"])
     raise SessionError(
-        base_url,
+        spec.base_url,
         "/v1/models lists no model",
         "a server with one",
-        "Check the address, or name the model with --model",
+        "Check the address and the key, or name the model with --model",
     )
+
+
+def _base_urls(flags: dict[str, Any]) -> tuple[str, ...]:
+    """Return the servers' addresses."""
+    urls: tuple[str, ...] = flags["base_url"]
+    if flags["unix_socket"] is not None:
+        if urls:
+            raise RecipeError("--unix-socket", "beside --base-url", "one of them")
+        return (f"unix://{flags['unix_socket'].absolute()}",)
+    return urls or (f"http://{flags['host']}:{flags['port']}",)
+
+
+def _key_variable(flags: dict[str, Any]) -> str | None:
+    if flags["api_key_file"] is not None:
+        return None
+    return _KEY_VARIABLE if os.environ.get(_KEY_VARIABLE) else None
 
 
 def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
@@ -123,41 +145,22 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         if flags[flag] is not None and flags[flag] < 1:
             name = flag.replace("_", "-")
             raise RecipeError(f"--{name}", f"{flags[flag]}", "a number above 0")
-    base_url = flags["base_url"] or f"http://{flags['host']}:{flags['port']}"
+    base_url, *replicas = _base_urls(flags)
     seed = flags["seed"] if flags["seed"] is not None else secrets.randbelow(1 << 31)
     n_prompts = fitting(flags["num_prompts"], source, arrivals, asked=True)
     concurrency = flags["max_concurrency"]
     if arrivals is None:
         concurrency = concurrency or n_prompts
     input_tokens, output_tokens = lengths(flags)
-    goodput_ms = _goodput(flags["goodput"])
-    metrics = _metrics(flags["percentile_metrics"])
-    percentiles = _percentiles(flags["metric_percentiles"])
-    metadata = _pairs("metadata", flags["metadata"], "=")
-    headers = _pairs("header", flags["header"], "=")
-    extra_body = _extra_body(flags["extra_body"])
-    model = _model(base_url, flags["model"])
-    n_warmups = flags["num_warmups"]
-    if n_warmups is None:
-        n_warmups = min(concurrency or _OPEN_WARM_UPS, n_prompts)
-    asked = Asked(
-        backend=flags["backend"],
-        model=model,
-        tokenizer=flags["tokenizer"],
-        label=flags["label"],
-        metadata=metadata,
-        metrics=metrics,
-        percentiles=percentiles,
-        goodput_ms=goodput_ms,
-        n_warmups=n_warmups,
-        max_concurrency=flags["max_concurrency"],
-        detailed=flags["save_detailed"],
-        burstiness=flags["burstiness"],
-    )
+    asked = _asked(flags)
     spec = LoadSpec(
         base_url=base_url,
+        replicas=tuple(replicas),
+        insecure=flags["insecure"],
+        api_key_env=_key_variable(flags),
+        api_key_file=flags["api_key_file"],
         endpoint=flags["endpoint"] or BACKENDS[flags["backend"]],
-        model=flags["served_model_name"] or model,
+        model=flags["served_model_name"] or flags["model"] or "",
         n_prompts=n_prompts,
         concurrency=concurrency,
         input_tokens=input_tokens,
@@ -168,12 +171,38 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         temperature=flags["temperature"],
         seed=seed,
         vocab_size=flags["vocab_size"],
-        extra_body=extra_body,
-        headers=headers,
+        extra_body=_extra_body(flags["extra_body"]),
+        headers=_pairs("header", flags["header"], "="),
         header_timeout_s=flags["header_timeout"],
         stall_timeout_s=flags["stall_timeout"],
         processes=flags["processes"],
         cpus=flags["cpus"],
         keep_text=flags["save_detailed"],
     )
-    return asked, spec
+    spec.check()
+    model = _model(spec, flags["model"])
+    n_warmups = flags["num_warmups"]
+    if n_warmups is None:
+        n_warmups = min(concurrency or _OPEN_WARM_UPS, n_prompts)
+    return (
+        replace(asked, model=model, n_warmups=n_warmups),
+        msgspec.structs.replace(spec, model=spec.model or model),
+    )
+
+
+def _asked(flags: dict[str, Any]) -> Asked:
+    """Return what needs no server; the model and the warm-up are not yet known."""
+    return Asked(
+        backend=flags["backend"],
+        model="",
+        tokenizer=flags["tokenizer"],
+        label=flags["label"],
+        metadata=_pairs("metadata", flags["metadata"], "="),
+        metrics=_metrics(flags["percentile_metrics"]),
+        percentiles=_percentiles(flags["metric_percentiles"]),
+        goodput_ms=_goodput(flags["goodput"]),
+        n_warmups=0,
+        max_concurrency=flags["max_concurrency"],
+        detailed=flags["save_detailed"],
+        burstiness=flags["burstiness"],
+    )

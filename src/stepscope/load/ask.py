@@ -5,16 +5,17 @@ from typing import Any
 
 import msgspec
 
-from stepscope.load.spec import parse_address
+from stepscope.errors import SessionError
+from stepscope.load.wire import Server, connected, parse_address
 
 _TIMEOUT_S = 10.0
 
 
-def ask(base_url: str, path: str, body: object = None) -> Any:
+def ask(server: Server, path: str, body: object = None) -> Any:
     """Ask the server and decode its JSON answer.
 
     Args:
-        base_url: Where it listens.
+        server: Whom to ask.
         path: Path below the base URL's own.
         body: Sent as JSON with POST; None: GET.
 
@@ -22,41 +23,40 @@ def ask(base_url: str, path: str, body: object = None) -> Any:
         The decoded answer; None when there was none, none with status 200, or none
         in JSON: what is asked here is optional everywhere.
     """
-    address = parse_address(base_url)
-    connection = http.client.HTTPConnection(
-        address.host, address.port, timeout=_TIMEOUT_S
-    )
+    address = parse_address(server.base_url)
+    connection = http.client.HTTPConnection(address.authority)
+    headers = dict(server.headers)
     try:
+        connection.sock = connected(
+            server.base_url, _TIMEOUT_S, insecure=server.insecure
+        )
         if body is None:
-            connection.request("GET", address.prefix + path)
+            connection.request("GET", address.prefix + path, headers=headers)
         else:
-            connection.request(
-                "POST",
-                address.prefix + path,
-                msgspec.json.encode(body),
-                {"Content-Type": "application/json"},
-            )
+            headers["Content-Type"] = "application/json"
+            data = msgspec.json.encode(body)
+            connection.request("POST", address.prefix + path, data, headers)
         response = connection.getresponse()
         data = response.read()
         return msgspec.json.decode(data) if response.status == 200 else None
-    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+    except (OSError, SessionError, http.client.HTTPException, msgspec.DecodeError):
         return None
     finally:
         connection.close()
 
 
-def served_models(base_url: str) -> list[dict[str, Any]]:
+def served_models(server: Server) -> list[dict[str, Any]]:
     """Return what ``/v1/models`` lists; empty when it lists nothing."""
-    answer = ask(base_url, "/v1/models")
+    answer = ask(server, "/v1/models")
     models = answer.get("data") if isinstance(answer, dict) else None
     if not isinstance(models, list):
         return []
     return [model for model in models if isinstance(model, dict)]
 
 
-def vocabulary_size(base_url: str) -> int | None:
+def vocabulary_size(server: Server) -> int | None:
     """Return the number of tokens that the server's model has, if it says so."""
-    for model in served_models(base_url):
+    for model in served_models(server):
         meta = model.get("meta")
         size = meta.get("n_vocab") if isinstance(meta, dict) else None
         if isinstance(size, int) and size > 0:

@@ -122,6 +122,34 @@ def peaks(requests: Sequence[Request]) -> dict[str, Any]:
     }
 
 
+def by_replica(
+    requests: Sequence[Request], base_urls: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return what each of several servers did; empty for one."""
+    if len(base_urls) < 2:
+        return []
+    found = []
+    for number, url in enumerate(base_urls):
+        own = [r for r in requests if r.replica == number]
+        ok = [r for r in own if r.ok]
+        found.append(
+            {
+                "base_url": url,
+                "completed": len(ok),
+                "failed": len(own) - len(ok),
+                "output_tokens": sum(r.output_tokens or 0 for r in ok),
+                "mean_ttft_ms": _mean([r.ttft_ns for r in ok]),
+                "mean_tpot_ms": _mean([r.tpot_ns for r in ok]),
+            }
+        )
+    return found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = _ms(values)
+    return float(known.mean()) if len(known) else None
+
+
 def details(
     requests: Sequence[Request], texts: Mapping[int, str], input_tokens: int
 ) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from stepscope.load.datasets.handover import hand_over
 from stepscope.load.health import client_health
 from stepscope.load.journal import journals, read_requests
 from stepscope.load.messages import Go, Job, Stop, Tally, TextPlan
-from stepscope.load.prompts import WORDED, request_head, uses_token_ids
+from stepscope.load.prompts import WORDED, request_head, server_of, uses_token_ids
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec, parse_cpus
 from stepscope.load.text import Lengths, text_plan
 from stepscope.units import ms
@@ -69,7 +69,7 @@ def drive(
     called_at_ns = clock.now_ns()
     text: TextPlan | None = None
     if uses_token_ids(spec) and spec.vocab_size is None:
-        size = vocabulary_size(spec.base_url)
+        size = vocabulary_size(server_of(spec))
         spec = msgspec.structs.replace(spec, vocab_size=size)
     elif not uses_token_ids(spec) and spec.source.name not in WORDED:
         text = text_plan(spec)

@@ -6,11 +6,9 @@ stamped before any of it is decoded.
 """
 
 import asyncio
-import socket
 from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +20,7 @@ from stepscope.load.pacing import Pacer
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stamps import Stamper
 from stepscope.load.stock import Prompt, Stock
+from stepscope.load.wire import Peer
 from stepscope.run.requests import Request
 from stepscope.units import ns
 
@@ -40,21 +39,13 @@ _LATE_NS = 1_000_000
 _READ_BYTES = 64 << 10
 
 
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """Where the server listens, resolved: address family and socket address."""
-
-    family: socket.AddressFamily
-    address: Any
-
-
 class Lane:
     """What the slots of one process share.
 
     Args:
         spec: What to do.
         worker: Number of this process.
-        peer: The server.
+        peers: The servers; slots are dealt over them in turn.
         write: Takes each ended request and the pieces of its text, at once.
         clock: The monotonic clock.
     """
@@ -63,13 +54,13 @@ class Lane:
         self,
         spec: LoadSpec,
         worker: int,
-        peer: Peer,
+        peers: Sequence[Peer],
         write: Callable[[Request, list[str] | None], None],
         clock: Clock,
     ) -> None:
         self.loop = asyncio.get_running_loop()
         self.worker = worker
-        self.peer = peer
+        self.peers = peers
         self.now = clock.now_ns
         self.endpoint = spec.endpoint
         self.output_tokens = spec.output_tokens

@@ -1,7 +1,6 @@
 """One request before the load: does this server stream, and does it count tokens?"""
 
 import errno
-import socket
 
 import msgspec
 
@@ -9,8 +8,9 @@ from stepscope.clock import Clock
 from stepscope.load.drawing import first_request
 from stepscope.load.prompts import WORDED, uses_token_ids
 from stepscope.load.response import Response
-from stepscope.load.spec import LoadSpec, parse_address
+from stepscope.load.spec import LoadSpec
 from stepscope.load.text import text_plan
+from stepscope.load.wire import connected
 
 _READ_BYTES = 1 << 16
 
@@ -83,10 +83,9 @@ def _exchange(
     spec: LoadSpec, request: bytes, response: Response, raw: bytearray, clock: Clock
 ) -> tuple[str, str] | None:
     """Send and read; return how the connection failed, if it did."""
-    address = parse_address(spec.base_url)
-    peer = (address.host, address.port)
+    url, limit_s = spec.base_url, spec.connect_timeout_s
     try:
-        with socket.create_connection(peer, spec.connect_timeout_s) as sock:
+        with connected(url, limit_s, insecure=spec.insecure) as sock:
             sock.settimeout(spec.header_timeout_s)
             sock.sendall(request)
             while not response.complete:

@@ -2,11 +2,13 @@
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import msgspec
 
 from stepscope.errors import RecipeError
-from stepscope.load.spec import LoadSpec, parse_address
+from stepscope.load.spec import LoadSpec
+from stepscope.load.wire import Server, parse_address
 
 #: Files that hold words; the others hold lengths.
 WORDED = frozenset({"sharegpt", "custom", "conversations"})
@@ -38,16 +40,7 @@ def request_head(spec: LoadSpec) -> bytes:
         "Accept-Encoding": "identity",
         "Content-Type": "application/json",
     }
-    if spec.api_key_env is not None:
-        key = os.environ.get(spec.api_key_env)
-        if not key:
-            raise RecipeError(
-                "api_key_env",
-                f"{spec.api_key_env} is not set",
-                "the server's key",
-                f"export {spec.api_key_env}=...",
-            )
-        fields["Authorization"] = f"Bearer {key}"
+    fields |= authorization(spec.api_key_env, spec.api_key_file)
     fields |= spec.headers
     for name, value in fields.items():
         if any(c in name + value for c in "\r\n\0"):
@@ -55,6 +48,46 @@ def request_head(spec: LoadSpec) -> bytes:
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     path = address.prefix + spec.endpoint
     return f"POST {path} HTTP/1.1\r\n{lines}Content-Length: ".encode()
+
+
+def server_of(spec: LoadSpec) -> Server:
+    """Return whom to ask before the clock starts, with the key and the headers.
+
+    Raises:
+        RecipeError: The key is not where it should be.
+    """
+    headers = authorization(spec.api_key_env, spec.api_key_file) | spec.headers
+    return Server(spec.base_url, headers, spec.insecure)
+
+
+def authorization(env: str | None, file: str | None) -> dict[str, str]:
+    """Return the header that carries the server's key; empty without one.
+
+    Raises:
+        RecipeError: The key is not where it should be. Its value is never shown.
+    """
+    if env is not None:
+        key = os.environ.get(env, "").strip()
+        if not key:
+            raise RecipeError(
+                "api_key_env",
+                f"{env} is not set",
+                "the server's key",
+                f"export {env}=...",
+            )
+    elif file is not None:
+        try:
+            key = Path(file).read_text().strip()
+        except (OSError, UnicodeDecodeError) as error:
+            why = getattr(error, "strerror", None) or "no text"
+            raise RecipeError(f"API key file {file}", why, "the server's key") from (
+                error
+            )
+        if not key:
+            raise RecipeError(f"API key file {file}", "empty", "the server's key")
+    else:
+        return {}
+    return {"Authorization": f"Bearer {key}"}
 
 
 def whole_request(

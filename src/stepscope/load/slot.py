@@ -5,21 +5,17 @@ except that the end of a response is decoded at once, because the next send hang
 it.
 """
 
-import errno
-import os
-import socket
 from array import array
 from enum import Enum
 
 import numpy as np
 
+from stepscope.load.connection import Connection
 from stepscope.load.lane import Lane
 from stepscope.load.response import Response
-from stepscope.load.stamps import ANCILLARY_BYTES, stamp_socket
 from stepscope.load.stock import Prompt
 from stepscope.run.requests import Request
 
-_REFUSED = frozenset({errno.ECONNREFUSED})
 _MAX_ATTEMPTS = 3
 #: Waits between attempts to connect; a server that is gone must not be hammered.
 _BACKOFF_S = (0.1, 0.4)
@@ -49,21 +45,19 @@ class Slot:
 
     __slots__ = (
         "_attempts",
-        "_connect_by_ns",
         "_event_at_ns",
         "_free_at_ns",
         "_fresh",
         "_lane",
+        "_line",
         "_n_events",
         "_pending",
         "_read_at_ns",
+        "_replica",
         "_response",
         "_retried",
         "_scheduled",
         "_sent_at_ns",
-        "_sock",
-        "_to_send",
-        "_waits_to_send",
         "number",
         "prompt",
         "queued",
@@ -78,14 +72,15 @@ class Slot:
         self.queued = False
         self.trouble: tuple[str, str] | None = None
         self._lane = lane
-        self._sock: socket.socket | None = None
+        peers = lane.peers
+        self._replica = number % len(peers) if len(peers) > 1 else None
+        self._line = Connection(lane, self, peers[number % len(peers)])
         self._response = Response()
         self._pending: list[tuple[bytes, int, bool]] = []
-        self._to_send: memoryview | None = None
         self._attempts = 0
-        self._connect_by_ns = self._sent_at_ns = self._free_at_ns = 0
+        self._sent_at_ns = self._free_at_ns = 0
         self._read_at_ns = self._event_at_ns = self._n_events = 0
-        self._fresh = self._retried = self._waits_to_send = False
+        self._fresh = self._retried = False
         self._scheduled = False
 
     @property
@@ -97,42 +92,19 @@ class Slot:
 
     def connect(self) -> None:
         """Start to open the connection; the lane hears how it went."""
-        lane = self._lane
-        try:
-            self._sock = sock = socket.socket(lane.peer.family, socket.SOCK_STREAM)
-        except OSError as error:
-            self._connect_failed("connect", str(error))
-            return
-        sock.setblocking(False)  # the standard library's own signature
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        stamp_socket(sock)
         self.state = State.CONNECTING
-        self._connect_by_ns = lane.now() + lane.connect_timeout_ns
-        code = sock.connect_ex(lane.peer.address)
-        if code not in (0, errno.EINPROGRESS):
-            self._connect_ended(code)
-        else:
-            lane.loop.add_writer(sock.fileno(), self._on_connect)
+        self._line.open()
 
-    def _on_connect(self) -> None:
-        assert self._sock is not None
-        self._lane.loop.remove_writer(self._sock.fileno())
-        self._connect_ended(self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
-
-    def _connect_ended(self, code: int) -> None:
-        if code:
-            kind = "refused" if code in _REFUSED else "connect"
-            self._connect_failed(kind, os.strerror(code))
-            return
-        assert self._sock is not None
+    def opened(self) -> None:
+        """Hear that the connection stands."""
         self._attempts = 0
         self._fresh = True
         self.state = State.IDLE
-        self._lane.loop.add_reader(self._sock.fileno(), self._on_readable)
         if self.prompt is not None:
             self._send()
 
-    def _connect_failed(self, kind: str, detail: str) -> None:
+    def not_opened(self, kind: str, detail: str) -> None:
+        """Hear that it could not be opened."""
         self.close()
         if self.prompt is None:  # before the clock starts nothing is retried
             self.trouble = (kind, detail)
@@ -151,15 +123,8 @@ class Slot:
 
     def close(self) -> None:
         """Close the connection and forget what came over it."""
-        if self._sock is not None:
-            descriptor = self._sock.fileno()
-            self._lane.loop.remove_reader(descriptor)
-            self._lane.loop.remove_writer(descriptor)
-            self._sock.close()
-            self._sock = None
+        self._line.close()
         self._pending.clear()
-        self._to_send = None
-        self._waits_to_send = False
         self.state = State.CLOSED
 
     # Sending.
@@ -186,69 +151,33 @@ class Slot:
         keep_text = self._lane.keep_text or self.prompt.talk is not None
         self._response = Response(self._lane.endpoint, keep_text=keep_text)
         self._n_events = 0
-        self._to_send = memoryview(self.prompt.request)
         self.state = State.BUSY
         now = self._lane.now()
         if not self._sent_at_ns:
             planned = self.prompt.due_ns is not None
             self._lane.counts.sent(now - self._free_at_ns, planned=planned)
         self._sent_at_ns = self._read_at_ns = self._event_at_ns = now
-        self._push()
-
-    def _push(self) -> None:
-        """Hand bytes to the socket until it takes no more."""
-        sock, loop = self._sock, self._lane.loop
-        assert sock is not None
-        try:
-            while self._to_send:
-                n = sock.send(self._to_send)
-                self._to_send = self._to_send[n:]
-        except (BlockingIOError, InterruptedError):
-            if not self._waits_to_send:
-                self._waits_to_send = True
-                loop.add_writer(sock.fileno(), self._push)
-            return
-        except OSError as error:
-            # What the server said before it hung up is still to be read.
-            self._on_readable()
-            if self._sock is sock and self.state is State.BUSY:
-                self._lost("reset", error.strerror or str(error))
-            return
-        self._to_send = None
-        if self._waits_to_send:
-            self._waits_to_send = False
-            loop.remove_writer(sock.fileno())
+        self._line.send(self.prompt.request)
 
     # Receiving.
 
-    def _on_readable(self) -> None:
-        lane, sock = self._lane, self._sock
-        if sock is None:
-            return
-        try:
-            n, ancillary, _, _ = sock.recvmsg_into(lane.buffers, ANCILLARY_BYTES)
-        except (BlockingIOError, InterruptedError):
-            return
-        except OSError as error:
-            self._input_ended("reset", error.strerror or str(error))
-            return
-        if not n:
-            self._input_ended("closed", "the server closed the connection")
-            return
+    def received(self, data: bytes, ancillary: list[tuple[int, int, bytes]]) -> None:
+        """Take bytes that were read just now, and what the kernel said of them."""
+        lane = self._lane
         if self.state is not State.BUSY:  # nobody asked: not a connection to trust
             self._response.keep_alive = False
             self.close()
             return
         at_ns, late = lane.stamp(ancillary, self._sent_at_ns)
         self._read_at_ns = at_ns
-        data = bytes(lane.view[:n])
         self._pending.append((data, at_ns, late))
         if data.endswith(_LAST_CHUNK):
             lane.ended(self)
         elif not self.queued:
             lane.queue(self)
 
-    def _input_ended(self, kind: str, detail: str) -> None:
+    def input_ended(self, kind: str, detail: str) -> None:
+        """Hear that nothing more will come over the connection."""
         if self.state is not State.BUSY:
             self.close()
             return
@@ -258,6 +187,11 @@ class Slot:
         elif self._response.end_of_input():
             self._ended(self._response.failure())
         else:
+            self._lost(kind, detail)
+
+    def broke(self, kind: str, detail: str) -> None:
+        """Hear that the connection takes no more."""
+        if self.state is State.BUSY:
             self._lost(kind, detail)
 
     def decode(self) -> None:
@@ -281,8 +215,7 @@ class Slot:
         """End what has taken too long."""
         lane = self._lane
         if self.state is State.CONNECTING:
-            if now_ns > self._connect_by_ns:
-                self._connect_failed("connect", "no answer to the connection request")
+            self._line.check(now_ns)
             return
         if self.state is not State.BUSY or self._pending:
             return
@@ -321,7 +254,7 @@ class Slot:
         self._fail(kind, detail)
 
     def _ended(self, failure: tuple[str, str] | None) -> None:
-        keep = self._response.keep_alive and self._to_send is None
+        keep = self._response.keep_alive and not self._line.sending
         kind, detail = failure if failure is not None else (None, None)
         self._record(kind, detail, self._read_at_ns)
         if not keep:
@@ -353,6 +286,7 @@ class Slot:
             index=prompt.index,
             slot=self.number,
             worker=self._lane.worker,
+            replica=self._replica,
             intended_at_ns=self._free_at_ns if self._scheduled else None,
             sent_at_ns=sent_at_ns,
             ended_at_ns=max(at_ns, sent_at_ns),

@@ -1,12 +1,11 @@
 """What the client is asked to do, and what it says when it is done."""
 
-from urllib.parse import urlsplit
-
 import msgspec
 
 from stepscope.errors import RecipeError
 from stepscope.findings import Finding
 from stepscope.load.arrivals import Arrivals
+from stepscope.load.wire import parse_address
 from stepscope.recipe.records import Dataset
 from stepscope.run.client import ClientHealth
 
@@ -67,7 +66,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """One cell's load: a closed loop of ``concurrency`` slots, or an open one.
 
     Attributes:
-        base_url: ``http://host:port``, with a path prefix if the server has one.
+        base_url: ``http://host:port`` or ``https://``, with a path prefix if the server
+            has one, or ``unix:///path/of/socket``.
+        replicas: Further base URLs of the same; slots are dealt over all in turn.
+        insecure: Take any certificate.
         endpoint: ``/v1/completions`` or ``/v1/chat/completions``, llama.cpp's own
             ``/completion`` or SGLang's own ``/generate``.
         model: The name that the server knows it by.
@@ -86,6 +88,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         extra_body: Further fields of the request, the last word.
         headers: Further header fields of the request.
         api_key_env: Environment variable that holds the bearer token.
+        api_key_file: File that holds it.
         header_timeout_s: From send to the response's header, and the longest time
             between two events.
         stall_timeout_s: The longest silence once the header came.
@@ -114,6 +117,9 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     extra_body: dict[str, object] = {}
     headers: dict[str, str] = {}
     api_key_env: str | None = None
+    api_key_file: str | None = None
+    replicas: tuple[str, ...] = ()
+    insecure: bool = False
     header_timeout_s: float = 600.0
     stall_timeout_s: float = 120.0
     connect_timeout_s: float = 10.0
@@ -148,7 +154,8 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise RecipeError(
                 "endpoint", self.endpoint, f"one of {', '.join(ENDPOINTS)}"
             )
-        parse_address(self.base_url)
+        for url in self.base_urls:
+            parse_address(url)
         parse_cpus(self.cpus)
         self._check_load()
 
@@ -166,23 +173,14 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                     raise RecipeError(name, "missing", "a length for random prompts")
 
     @property
+    def base_urls(self) -> tuple[str, ...]:
+        """All servers, the first one first."""
+        return (self.base_url, *self.replicas)
+
+    @property
     def n_slots(self) -> int:
         """Slots that can ever be in use."""
         return min(self.concurrency or self.n_prompts, self.n_prompts)
-
-
-class Address(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where a server listens. ``prefix`` is the path before the endpoint."""
-
-    host: str
-    port: int
-    prefix: str
-
-    @property
-    def authority(self) -> str:
-        """Return the value of the Host header."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"{host}:{self.port}"
 
 
 class LoadProgress(
@@ -227,34 +225,6 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     stopped: bool = False
     findings: tuple[Finding, ...] = ()
     prepare_ns: int | None = None
-
-
-def parse_address(base_url: str) -> Address:
-    """Split a base URL.
-
-    Raises:
-        RecipeError: It is no ``http://`` URL with a host.
-    """
-    where = f"base URL {base_url!r}"
-    try:
-        parts = urlsplit(base_url)
-        port = parts.port
-    except ValueError as error:
-        raise RecipeError(where, str(error), "http://host:port") from error
-    if parts.scheme != "http":
-        raise RecipeError(
-            where,
-            f"scheme {parts.scheme!r}",
-            "http://host:port",
-            "TLS hides the kernel's time stamps; measure beside the server",
-        )
-    if not parts.hostname:
-        raise RecipeError(where, "no host", "http://host:port")
-    return Address(
-        host=parts.hostname,
-        port=80 if port is None else port,
-        prefix=parts.path.rstrip("/"),
-    )
 
 
 def parse_cpus(text: str | None) -> tuple[int, ...]:

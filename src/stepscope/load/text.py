@@ -13,6 +13,7 @@ import msgspec
 from stepscope.load.ask import ask
 from stepscope.load.datasets.choose import estimated_tokens
 from stepscope.load.messages import TextPlan
+from stepscope.load.prompts import server_of
 from stepscope.load.spec import LoadSpec
 from stepscope.load.words import LETTERS, WORDS
 
@@ -137,7 +138,7 @@ def _vllm_counter(spec: LoadSpec, *, chat: bool) -> Count:
             asked["messages"] = [{"role": "user", "content": text}]
         else:
             asked["prompt"] = text
-        answer = ask(spec.base_url, "/tokenize", asked)
+        answer = ask(server_of(spec), "/tokenize", asked)
         n = answer.get("count") if isinstance(answer, dict) else None
         return n if isinstance(n, int) else None
 
@@ -148,10 +149,10 @@ def _llamacpp_counter(spec: LoadSpec, *, chat: bool) -> Count:
     def count(text: str) -> int | None:
         if chat:
             asked = {"messages": [{"role": "user", "content": text}]}
-            answer = ask(spec.base_url, "/apply-template", asked)
+            answer = ask(server_of(spec), "/apply-template", asked)
             text = answer.get("prompt", "") if isinstance(answer, dict) else ""
         question = {"content": text, "add_special": True, "parse_special": True}
-        answer = ask(spec.base_url, "/tokenize", question) if text else None
+        answer = ask(server_of(spec), "/tokenize", question) if text else None
         tokens = answer.get("tokens") if isinstance(answer, dict) else None
         return len(tokens) if isinstance(tokens, list) and tokens else None
 

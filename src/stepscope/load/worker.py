@@ -11,7 +11,6 @@ import gc
 import os
 import resource
 import signal
-import socket
 import sys
 from collections.abc import Iterable
 from typing import Any
@@ -21,7 +20,7 @@ import msgspec
 from stepscope.clock import Clock, SystemClock
 from stepscope.errors import SessionError, StepscopeError
 from stepscope.load.drawing import stock_of
-from stepscope.load.lane import Lane, Peer
+from stepscope.load.lane import Lane
 from stepscope.load.messages import (
     FrameReader,
     Go,
@@ -33,8 +32,10 @@ from stepscope.load.messages import (
     ToWorker,
     message,
 )
+from stepscope.load.prompts import request_head
 from stepscope.load.slot import Slot, State
-from stepscope.load.spec import LoadSpec, parse_address
+from stepscope.load.spec import LoadSpec
+from stepscope.load.wire import Peer, parse_address, resolve, tls_context
 from stepscope.run.frames import frame
 from stepscope.run.requests import Request
 
@@ -87,7 +88,7 @@ class Worker:
         asyncio.get_running_loop().set_exception_handler(self._on_defect)
         spec = job.spec
         self._stock = stock_of(job)
-        self._lane = Lane(spec, job.worker, _resolve(spec), Journal(job).write, clock)
+        self._lane = Lane(spec, job.worker, _peers(spec), Journal(job).write, clock)
         self._lane.new_slot = self._new_slot
         for _ in range(_slots_at_start(job)):
             self._lane.grown()
@@ -181,17 +182,14 @@ class Worker:
         self._lane.stop()
 
 
-def _resolve(spec: LoadSpec) -> Peer:
-    address = parse_address(spec.base_url)
-    try:
-        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise SessionError(
-            spec.base_url, f"the host is unknown ({error.strerror})"
-        ) from error
-    # A name that means both protocols is most often served on IPv4.
-    found.sort(key=lambda entry: entry[0] is not socket.AF_INET)
-    return Peer(found[0][0], found[0][4])
+def _peers(spec: LoadSpec) -> list[Peer]:
+    """Return the servers with how requests to each of them begin."""
+    tls = any(parse_address(url).tls for url in spec.base_urls)
+    context = tls_context(insecure=spec.insecure) if tls else None
+    return [
+        resolve(url, request_head(msgspec.structs.replace(spec, base_url=url)), context)
+        for url in spec.base_urls
+    ]
 
 
 def _say(said: ToParent, *, sure: bool) -> None:

@@ -12,6 +12,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         index: Position in the cell's prompt order, from 0.
         slot: Client slot (one kept connection) that carried it.
         worker: Client process that carried it.
+        replica: Which of several base URLs it went to, from 0; None: there is one.
         intended_at_ns: When the schedule wanted it sent; None in a closed loop.
         sent_at_ns: When the client handed it to the socket.
         first_byte_at_ns: First byte of the response body.
@@ -41,6 +42,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     ended_at_ns: int
     slot: int = 0
     worker: int = 0
+    replica: int | None = None
     intended_at_ns: int | None = None
     first_byte_at_ns: int | None = None
     first_content_at_ns: int | None = None
