@@ -12,7 +12,8 @@ from stepscope.timeline.gaps import Gaps, find_gaps
 from stepscope.timeline.names import communication_mask
 from stepscope.timeline.quality import find_defects
 from stepscope.timeline.repair import repaired
-from stepscope.timeline.steps import Steps, find_steps
+from stepscope.timeline.replays import Replays, cut_edges, replays
+from stepscope.timeline.steps import Steps, call_of_ops, find_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,8 +42,9 @@ def read_device(trace: Trace) -> Device:
     """Repair a trace, find its steps, gaps and defects, choose periods to budget."""
     trace = repaired(trace)
     gaps, steps = find_gaps(trace), find_steps(trace)
-    defects = find_defects(trace, gaps, steps)
-    whole = steps.period_ends > 0
+    launched = replays(trace)
+    defects = find_defects(trace, gaps, steps, launched)
+    whole = (steps.period_ends > 0) & ~_cut(trace, steps, launched)
     counts = Counter(k for k, w in zip(steps.kinds, whole, strict=True) if w)
     kind = next(
         (k for k in ("decode", "step", "mixed", "prefill") if counts.get(k)), None
@@ -58,6 +60,17 @@ def read_device(trace: Trace) -> Device:
         start=steps.first_ns[chosen],
         end=steps.period_ends[chosen],
     )
+
+
+def _cut(trace: Trace, steps: Steps, launched: Replays) -> Bool:
+    """Return which steps hold operations of a graph replay that the window cut."""
+    hit = np.zeros(len(steps), dtype=np.bool_)
+    edges = list(cut_edges(launched).values())
+    if edges and len(steps):
+        at = trace.ops.start_ns[np.isin(call_of_ops(trace), edges)]
+        step = np.searchsorted(steps.first_ns, at, side="right") - 1
+        hit[step[step >= 0]] = True
+    return hit
 
 
 def in_periods(device: Device, at: I64) -> Bool:

@@ -71,7 +71,7 @@ def host_clock_skew(trace: Trace) -> list[Defect]:
     called = calls.start_ns[call[linked]]
     early = called - ops.start_ns[linked]
     n_early = int((early > _AGREE_NS).sum())
-    if n_early > _FEW * len(linked):
+    if n_early > 1:
         detail = (
             f"{n_early} begin before their call, by up to {early.max() / 1e3:.1f} us"
         )

@@ -1,11 +1,17 @@
 """One way to open a trace, whatever it is."""
 
+import multiprocessing
+import os
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from stepscope.errors import ArchiveError, RecipeError
+from stepscope.timeline.cache import entry_of, keep, kept
 from stepscope.timeline.columns import Trace
 from stepscope.timeline.kineto import load_kineto
 from stepscope.timeline.nsys import load_nsys
@@ -13,8 +19,49 @@ from stepscope.timeline.nsys import load_nsys
 _SQLITE = b"SQLite format 3\x00"
 
 
-def load_trace(path: Path) -> list[Trace]:
+#: Files that together are smaller are read in this process: another takes longer to
+#: start than they take to read.
+_LEAST_PARALLEL_BYTES = 8 << 20
+
+
+def load_traces(
+    paths: Sequence[Path], *, cache: Path | None = None, n_processes: int | None = None
+) -> list[Trace]:
+    """Read the traces of several files, large ones side by side.
+
+    Args:
+        paths: Files, one a rank or one with several devices.
+        cache: Folder of columns read before; None reads the files and keeps nothing.
+        n_processes: At most so many at once; by default one a core that we may use.
+
+    Returns:
+        All traces, by rank; those that do not know theirs come first.
+
+    Raises:
+        RecipeError: A path does not exist or is no file.
+        ArchiveError: A file is damaged, or of an unknown form.
+    """
+    large = [p for p in paths if p.is_file()]
+    cores = len(os.sched_getaffinity(0)) if n_processes is None else n_processes
+    n = min(cores, len(large))
+    if n > 1 and sum(p.stat().st_size for p in large) > _LEAST_PARALLEL_BYTES:
+        # Forking a process that has threads may hang the child.
+        context = multiprocessing.get_context("spawn")
+        with ProcessPoolExecutor(n, mp_context=context) as pool:
+            lists = list(pool.map(load_trace, paths, [cache] * len(paths)))
+    else:
+        lists = [load_trace(path, cache) for path in paths]
+    found = [trace for each in lists for trace in each]
+    return sorted(found, key=lambda t: -1 if t.rank is None else t.rank)
+
+
+def load_trace(path: Path, cache: Path | None = None) -> list[Trace]:
     """Read a torch profiler JSON(.gz) or an nsys SQLite export.
+
+    Args:
+        path: The file.
+        cache: Folder of columns read before; None reads the file and keeps nothing. A
+            folder that can not be written is no reason to fail.
 
     Returns:
         One trace a device, ascending.
@@ -23,6 +70,18 @@ def load_trace(path: Path) -> list[Trace]:
         RecipeError: The path does not exist or is no file.
         ArchiveError: It is damaged, or of an unknown form.
     """
+    entry = entry_of(path, cache) if cache is not None and path.is_file() else None
+    known = kept(entry, path) if entry is not None else None
+    if known is not None:
+        return known
+    traces = _read(path)
+    if entry is not None:
+        with suppress(OSError):
+            keep(entry, traces)
+    return traces
+
+
+def _read(path: Path) -> list[Trace]:
     if path.is_dir():
         raise RecipeError(str(path), "is a folder", "expected a trace", "Name its file")
     if not path.is_file():

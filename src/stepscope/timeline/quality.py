@@ -19,16 +19,16 @@ from stepscope.timeline.replays import (
     cut_edges,
     late_flushed,
     lost_nodes,
-    replays,
 )
 from stepscope.timeline.steps import Steps, call_of_ops
 
 
-def find_defects(trace: Trace, gaps: Gaps, steps: Steps) -> list[Defect]:
+def find_defects(
+    trace: Trace, gaps: Gaps, steps: Steps, launched: Replays
+) -> list[Defect]:
     """Return every defect that one trace shows, worst first."""
     if not len(trace.ops):
         return [Defect("no-device-records", "0 device operations")]
-    launched = replays(trace)
     found = [
         *_graph_granularity(trace, launched),
         *_dropped(trace, launched),
@@ -82,7 +82,9 @@ def _dropped(trace: Trace, launched: Replays) -> list[Defect]:
     if lost:
         return [Defect("records-dropped", lost)]
     edges = cut_edges(launched)
-    return [Defect("edge-steps-cut", edges)] if edges else []
+    if not edges:
+        return []
+    return [Defect("edge-steps-cut", f"{' and '.join(edges)} graph replay")]
 
 
 def _late_flush(steps: Steps, launched: Replays) -> list[Defect]:

@@ -74,16 +74,22 @@ def _cut_long(ops: Ops) -> tuple[Ops, int]:
         mine = np.flatnonzero(ops.stream == stream)
         over = np.flatnonzero(end[mine[:-1]] > ops.start_ns[mine[1:]])
         for i, following in zip(mine[over], mine[over + 1], strict=True):
-            if _overflows(ops, int(i)):
+            if _overflows(ops, int(i), int(following)):
                 end = end.copy() if n_cut == 0 else end
                 end[i] = max(int(ops.start_ns[following]), int(ops.start_ns[i]))
                 n_cut += 1
     return (replace(ops, end_ns=end) if n_cut else ops), n_cut
 
 
-def _overflows(ops: Ops, i: int) -> bool:
+def _overflows(ops: Ops, i: int, following: int) -> bool:
+    """True when most of a duration lies over the next operation, and is far too long.
+
+    Programmatic launches overlap by a little at the end of a kernel.
+    """
+    lasted = int(ops.end_ns[i] - ops.start_ns[i])
+    over = int(ops.end_ns[i] - ops.start_ns[following])
     same = ops.name == ops.name[i]
-    if int(same.sum()) < _LEAST_SEEN:
+    if 2 * over < lasted or int(same.sum()) < _LEAST_SEEN:
         return False
     usual = float(np.median((ops.end_ns - ops.start_ns)[same]))
-    return int(ops.end_ns[i] - ops.start_ns[i]) > _FAR_ABOVE * max(usual, 1.0)
+    return lasted > _FAR_ABOVE * max(usual, 1.0)

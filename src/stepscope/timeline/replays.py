@@ -75,8 +75,9 @@ def lost_nodes(found: Replays) -> str | None:
         return f"{int(empty.sum())} of {n} graph launches in mid-trace have no kernels"
     repeats = np.bincount(found.kind_of, minlength=len(found.kinds))
     own = repeats >= _OWN_GRAPH
-    if not own.any():
-        return _all_differ(found, inner)
+    everywhere = _all_differ(found, inner)
+    if everywhere or not own.any():
+        return everywhere
     short = np.array(
         [
             not own[i] and any(_is_part(kind, v) for v in found.kinds[own])
@@ -116,21 +117,24 @@ def late_flushed(found: Replays) -> str | None:
     return None
 
 
-def cut_edges(found: Replays) -> str | None:
-    """Say whether the first or the last replay is a part of the others."""
+def cut_edges(found: Replays) -> dict[str, int]:
+    """Return which of the first and the last replay are a part of the others.
+
+    Returns:
+        ``first`` and ``last`` to the index of the launch, where it was cut.
+    """
     n = len(found.launch)
     if n < 3:
-        return None
+        return {}
     repeats = np.bincount(found.kind_of, minlength=len(found.kinds))
     whole = found.kinds[repeats >= _OWN_GRAPH]
-    cut = [
-        word
+    return {
+        word: int(found.launch[i])
         for word, i in (("first", 0), ("last", n - 1))
         if repeats[found.kind_of[i]] < _OWN_GRAPH
         and found.n_nodes[i] > 0
         and any(_is_part(found.kinds[found.kind_of[i]], v) for v in whole)
-    ]
-    return " and ".join(cut) + " replay" if cut else None
+    }
 
 
 def _inner(full: Bool) -> Bool:
@@ -148,18 +152,21 @@ def _is_part(small: I64, whole: I64) -> bool:
 
 
 def _all_differ(found: Replays, inner: Bool) -> str | None:
-    """No replay's counts repeat: losses everywhere, if they are of one graph."""
+    """Say that replays of one graph hardly repeat: losses everywhere."""
     big = np.flatnonzero(inner & (found.n_nodes >= _LEAST_NODES))
-    if len(big) < 3:
+    total = found.n_nodes[big]
+    partial: list[int] = []
+    for i, n in zip(big.tolist(), total.tolist(), strict=True):
+        peers = found.kinds[found.kind_of[big[abs(total - n) <= 0.1 * n]]]
+        fullest = peers.max(axis=0)
+        row = found.kinds[found.kind_of[i]]
+        if n >= 0.9 * fullest.sum() and _is_part(row, fullest):
+            partial.append(i)
+    n_different = len(np.unique(found.kind_of[partial]))
+    if n_different < 3 or 2 * n_different < len(partial):
         return None
-    tables = found.kinds[found.kind_of[big]]
-    fullest = tables.max(axis=0)
-    alike = tables.sum(axis=1) >= 0.8 * fullest.sum()
-    partly = np.array([_is_part(row, fullest) for row in tables], dtype=np.bool_)
-    if int((alike & partly).sum()) <= len(big) // 2:
-        return None
-    sizes = found.n_nodes[big]
+    sizes = found.n_nodes[partial]
     return (
-        f"{len(big)} replays hold {int(sizes.min())} to {int(sizes.max())} nodes, no"
-        " two the same kernels"
+        f"{len(partial)} replays hold {int(sizes.min())} to {int(sizes.max())} nodes in"
+        f" {n_different} different ways"
     )
