@@ -34,6 +34,8 @@ class Columns:
         index: Position in the prompt order.
         chunk_bytes: Chunk offsets after ``sent`` of all requests, joined.
         n_offsets: How many offsets each request has.
+        due: When each was to be sent by the schedule of an open loop; None: as they
+            were sent.
     """
 
     sent: Ints
@@ -50,6 +52,12 @@ class Columns:
     index: Ints
     chunk_bytes: bytes
     n_offsets: Ints
+    due: Ints | None = None
+
+    @property
+    def due_at(self) -> Ints:
+        """When each was to be sent: latencies count from it."""
+        return self.sent if self.due is None else self.due
 
     @property
     def n(self) -> int:
@@ -100,13 +108,13 @@ class Columns:
         return arrivals
 
     def ttft_ns(self) -> Ints:
-        """Send to first content of timed requests."""
-        value: Ints = (self.first - self.sent)[self.timed]
+        """When it was due to first content, of timed requests."""
+        value: Ints = (self.first - self.due_at)[self.timed]
         return value
 
     def e2el_ns(self) -> Ints:
-        """Send to last content of timed requests."""
-        value: Ints = (self.last - self.sent)[self.timed]
+        """When it was due to last content, of timed requests."""
+        value: Ints = (self.last - self.due_at)[self.timed]
         return value
 
     def tpot_ns(self) -> Floats:
@@ -157,4 +165,9 @@ def columns(requests: tuple[Request, ...]) -> Columns:
         index=ints(lambda row: row.index),
         chunk_bytes=b"".join(chunks),
         n_offsets=np.fromiter((len(c) // 8 for c in chunks), np.int64, n),
+        due=(
+            ints(lambda row: row.due_at_ns)
+            if any(row.intended_at_ns is not None for row in rows)
+            else None
+        ),
     )

@@ -6,6 +6,7 @@ from stepscope.analysis.cell import (
     beside_rules,
     loop_rules,
     modes,
+    open_rules,
     published,
     records_rules,
 )
@@ -23,6 +24,8 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     loop_rules.steady,
     loop_rules.stall,
     modes.two_modes,
+    open_rules.overloaded,
+    open_rules.too_short,
     beside_rules.client,
     beside_rules.frontend,
     beside_rules.server,

@@ -79,8 +79,9 @@ def decode_efficiency(
     """
     if not columns.counted.all():
         return None
-    ttft = float(columns.ttft_ns().sum())
-    e2el = float(columns.e2el_ns().sum())
+    # From the send, also in an open loop: what waits in the client is not in flight.
+    ttft = float((columns.first - columns.sent).sum())
+    e2el = float((columns.last - columns.sent).sum())
     n_tokens = int(columns.tokens.sum())
     n_later = n_tokens - columns.n
     if e2el <= ttft or n_later < 1:

@@ -10,10 +10,16 @@ from stepscope.analysis.cell.engine import (
     steps_from_metrics,
 )
 from stepscope.analysis.cell.little import Little, little, replayed_occupancy
+from stepscope.analysis.cell.open_loop import OpenLoop, open_loop
 from stepscope.analysis.cell.server import ServerSide, server_side
 from stepscope.analysis.cell.steady import Steady, steady
 from stepscope.analysis.cell.telemetry import Machine
-from stepscope.analysis.cell.window import Window, cell_span, telemetry_window
+from stepscope.analysis.cell.window import (
+    Window,
+    cell_span,
+    slots_of,
+    telemetry_window,
+)
 from stepscope.run.run import Cell, Launch, Run, Summary
 from stepscope.run.serverlog import LogEvent
 
@@ -37,11 +43,12 @@ class Measured:
     machine: Machine
     events: Sequence[LogEvent]
     steady: Steady | None = None
+    open_loop: OpenLoop | None = None
 
     @property
     def concurrency(self) -> int | None:
-        """Slots of the closed loop."""
-        return self.cell.workload.concurrency
+        """Slots of the closed loop; None for an open one."""
+        return slots_of(self.cell.workload)
 
     @property
     def other_requests(self) -> int:
@@ -98,8 +105,9 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
         n_ok = cell.summary.n_completed
     events = launch.log.events if launch is not None and launch.log else ()
     law = window = steps = None
+    slots = slots_of(cell.workload)
     if span is not None:
-        window = telemetry_window(rows, span, cell.workload.concurrency)
+        window = telemetry_window(rows, span, slots)
         whole = cell.workload.n_prompts if cell.status == "done" else None
         law = little(rows, span, whole)
         steps = steps_from_log(events, span) or steps_from_metrics(
@@ -112,13 +120,21 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
         span=span,
         window=window,
         little=law,
-        expected_occupancy=_expected_occupancy(rows, cell.workload.concurrency),
+        expected_occupancy=_expected_occupancy(rows, slots),
         server=server_side(cell.metrics_before, cell.metrics_after, n_ok),
         steps=steps,
         machine=machine,
         events=events,
-        steady=None if span is None else steady(rows, cell.workload.concurrency),
+        steady=None if span is None else steady(rows, slots),
+        open_loop=_open_loop(cell, rows),
     )
+
+
+def _open_loop(cell: Cell, rows: Columns) -> OpenLoop | None:
+    """Return how a whole open loop of one rate went."""
+    if rows.due is None or cell.workload.ramp_rps is not None or cell.status != "done":
+        return None
+    return open_loop(rows)
 
 
 def _expected_occupancy(

@@ -116,7 +116,8 @@ def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
         "configuration": cell.configuration,
         "launch": cell.launch,
         "session": m.launch.session if m.launch is not None else "s0",
-        "concurrency": cell.workload.concurrency,
+        "concurrency": m.concurrency,
+        **_open_loop(m),
         "repeat": cell.repeat,
         "warm_up": cell.warm_up,
         "capture": cell.capture,
@@ -126,6 +127,26 @@ def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
         "n_prompts": cell.workload.n_prompts,
         "asked_input_tokens": cell.workload.input_tokens,
         "asked_output_tokens": cell.workload.output_tokens,
+    }
+
+
+def _open_loop(m: Measured) -> dict[str, Any]:
+    """Return what was asked of an open loop, and how it went."""
+    work, rows, seen = m.cell.workload, m.columns, m.open_loop
+    if m.concurrency is not None or (work.arrival is None and not work.request_rate):
+        return {}
+    return {
+        "request_rate": work.request_rate,
+        "arrival": work.arrival,
+        "burstiness": work.burstiness,
+        "max_concurrency": work.max_concurrency or work.concurrency,
+        "ramp_rps": work.ramp_rps,
+        "offered_requests_per_s": None if seen is None else seen.offered_per_s,
+        "completed_requests_per_s": None if seen is None else seen.completed_per_s,
+        "keeps_up": None
+        if seen is None or seen.overloaded is None
+        else not seen.overloaded,
+        "client_queue_ms": None if rows.due is None else stats(rows.sent - rows.due),
     }
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.cell.columns import Bools, Columns
+from stepscope.recipe.records import Workload
 
 #: From this many waves on, telemetry leaves out the first wave and the drain.
 WAVES_FOR_INNER_WINDOW = 4
@@ -48,6 +49,27 @@ def cell_span(columns: Columns, slack_ns: int = 0) -> Window | None:
     return Window(start, end, slack_ns) if end > start else None
 
 
+def slots_of(workload: Workload) -> int | None:
+    """Return the slots of a closed loop; None for an open one, capped or not."""
+    open_loop = workload.arrival is not None or workload.request_rate is not None
+    return None if open_loop else workload.concurrency
+
+
+def open_window(columns: Columns) -> Window | None:
+    """Return the steady stretch of an open loop: filled, until the last arrival.
+
+    A system that starts empty has filled once as much time has passed as a request
+    stays: nine in ten of those that came in the first quarter. None where that takes
+    more than half of the arrivals' time.
+    """
+    due = columns.due_at
+    begin, end = int(due.min()), int(due.max())
+    early = due <= begin + (end - begin) // 4
+    stay = columns.left[early] - due[early]
+    filled = begin + int(np.quantile(stay, 0.9))
+    return Window(filled, end) if filled - begin <= (end - begin) // 2 else None
+
+
 def waves(n_requests: int, concurrency: int | None) -> float | None:
     """Return requests over concurrency; None for an open loop."""
     return n_requests / concurrency if concurrency else None
@@ -56,10 +78,15 @@ def waves(n_requests: int, concurrency: int | None) -> float | None:
 def telemetry_window(columns: Columns, span: Window, concurrency: int | None) -> Window:
     """Return the stretch that utilization, power and counters are taken over.
 
-    The cell span below four waves (and for an open loop); from four waves on, first
-    send of the second wave to the last send, which leaves out the first wave's
-    common prefill and the drain.
+    The cell span below four waves; from four waves on, first send of the second wave
+    to the last send, which leaves out the first wave's common prefill and the drain.
+    Of an open loop its steady stretch, or the span where it has none.
     """
+    if columns.due is not None:
+        steady = open_window(columns)
+        if steady is None:
+            return span
+        return Window(steady.from_ns, steady.to_ns, span.slack_ns)
     n_waves = waves(columns.n, concurrency)
     if concurrency is None or n_waves is None or n_waves < WAVES_FOR_INNER_WINDOW:
         return span
