@@ -166,14 +166,15 @@ def _table(
 ) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), title_justify="left")
     table.title = metric
-    for header in ("", "C"):
+    several = len({c.b for c in rows}) > 1
+    for header in ("", "C") if several else ("C",):
         table.add_column(header, overflow="fold", max_width=24)
     for header in ("A", "B", "delta", "95 % interval", "n"):
         table.add_column(header, justify="right", no_wrap=True)
     table.add_column("verdict", overflow="fold")
     for c in rows:
         table.add_row(
-            Text(c.b),
+            *([Text(c.b)] if several else []),
             UNKNOWN if c.concurrency is None else str(c.concurrency),
             *(UNKNOWN if v is None else shown(v) for v in (c.mean_a, c.mean_b)),
             _percent(c.delta_pct),
@@ -185,10 +186,12 @@ def _table(
         told: str = p.verdict
         if p.rows_agree is False:
             told = "rows disagree: not one number"
+        cells = ("all", "", "", _percent(p.delta_pct), _interval(p.ci95_pct), "")
         table.add_row(
-            Text(p.b), "all", "", "", _percent(p.delta_pct), _interval(p.ci95_pct), "",
+            *([Text(p.b)] if several else []),
+            *cells,
             Text(told, style=_VERDICT_STYLE[p.verdict]),
-        )  # fmt: skip
+        )
     return table
 
 
@@ -197,7 +200,8 @@ def _told(c: Comparison) -> str:
     if c.anchor is not None:
         text += f" (anchor {c.anchor})"
     if c.runs_needed is not None:
-        return f"{text}, {c.runs_needed} {c.unit}{'es' if c.unit == 'launch' else 's'}"
+        units = "launches" if c.unit == "launch" else "runs"
+        return f"{text}: {c.runs_needed} {units} needed"
     if c.reason is not None:
         return f"{text}: {c.reason}"
     return text

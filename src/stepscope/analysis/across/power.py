@@ -1,6 +1,9 @@
 """How many runs it takes to see a difference."""
 
+from functools import lru_cache
+
 import numpy as np
+import numpy.typing as npt
 from scipy import stats
 
 _POWER = 0.8
@@ -21,13 +24,18 @@ def power(n: int, effect: float, sd: float) -> float:
         effect: True difference of logs.
         sd: Run-to-run SD of logs.
     """
-    df = 2 * (n - 1)
-    middle = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
-    ratio = np.sqrt(stats.chi2.ppf(middle, df) / df)
     shift = abs(effect) / (sd * np.sqrt(2 / n))
-    limit = float(stats.t.ppf(0.975, df)) * ratio
+    limit = _limits(2 * (n - 1))
     chance = stats.norm.cdf(shift - limit) + stats.norm.cdf(-shift - limit)
     return float(chance.mean())
+
+
+@lru_cache(maxsize=4096)
+def _limits(df: int) -> npt.NDArray[np.float64]:
+    """Return the t limit in true standard errors, over the estimates of the SD."""
+    middle = (np.arange(_N_QUANTILES) + 0.5) / _N_QUANTILES
+    ratio = np.sqrt(stats.chi2.ppf(middle, df) / df)
+    return np.asarray(float(stats.t.ppf(0.975, df)) * ratio)
 
 
 def runs_needed(effect: float, sd: float) -> int | None:

@@ -11,7 +11,9 @@ from stepscope.analysis.compare.notes import (
     launch_findings,
     left_out_findings,
     no_common_row,
+    noisy,
     shared_baseline,
+    unknown_sessions,
 )
 from stepscope.analysis.compare.order import order_findings
 from stepscope.analysis.compare.rows import Prices, comparisons, pooled
@@ -94,9 +96,9 @@ def compare(
     for metric in metrics:
         rows = Rows(laid, metric)
         pairs = {b: contrasts(laid, rows, a, b, metric) for b in bs}
-        refused += [c for some in pairs.values() for c in some if c.value is None]
         if raw_where_unknown:
             pairs = {b: [_raw(laid, c) for c in some] for b, some in pairs.items()}
+        refused += [c for some in pairs.values() for c in some if c.value is None]
         usable = {b: [c for c in x if c.value is not None] for b, x in pairs.items()}
         shares = [_share(x) for x in usable.values() if any(c.error for c in x)]
         for ones in usable.values():
@@ -117,9 +119,11 @@ def compare(
         findings=(
             *no_common_row(laid, a, bs),
             *across_findings(laid, refused),
+            *unknown_sessions(families),
             *launch_findings(laid, found),
             *shared_baseline(found, a),
             *left_out_findings(laid, a, bs),
+            *noisy(rate, tuple(laid.sessions)),
             *order_findings(laid, rate, a, bs),
             *answer_findings(laid, a, bs),
         ),
@@ -138,7 +142,7 @@ def _raw(laid: Table, one: Contrast) -> Contrast:
         return one
     b, a = one.terms
     why = "sessions unknown, so no interval"
-    return replace(one, value=b.mean - a.mean, why_not=why)
+    return replace(one, value=b.mean - a.mean, why_not=why, raw=True)
 
 
 def _prices(measured: Sequence[Measured]) -> Mapping[str, float]:

@@ -47,6 +47,7 @@ class Contrast:
         error: Standard error; None without repeats.
         df: Of the error.
         why_not: Why there is no interval.
+        raw: The value is a bare difference of two sessions of which nothing is known.
     """
 
     a: str
@@ -59,6 +60,7 @@ class Contrast:
     error: float | None = None
     df: float = 0.0
     why_not: str | None = None
+    raw: bool = False
 
     @property
     def weight(self) -> float:

@@ -135,13 +135,23 @@ def what_to_run(of: Compared, metric: str) -> str:
     mine = [
         c for c in of.comparisons if c.metric == metric and c.verdict == "undetermined"
     ]
+    if any(c.raw for f in of.families for c in f.rows):
+        return (
+            "Measure both in one run, as baseline and [[patch]] of a recipe, with"
+            " n_launches = 3"
+        )
     if not mine:
         return "Measure both at the same workload points with one recipe"
-    known = [c for c in mine if c.runs_needed is not None]
-    if not known or len(known) < len(mine):
+    if all(c.ci95_pct is None for c in mine):
         return (
-            "Measure both in one run, as baseline and patch, with n_launches = 3: one"
-            " start or one run of each has no interval"
+            "Measure both in one run, as baseline and [[patch]] of a recipe, with"
+            " n_launches = 3: one run of each has no interval"
+        )
+    known = [c for c in mine if c.runs_needed is not None]
+    if not known:
+        return (
+            "No number of repeats up to 1,000 settles it: find what moves the figures"
+            " of one configuration first"
         )
     # A launch measures all rows, so the neediest row decides; runs add up.
     unit = known[0].unit

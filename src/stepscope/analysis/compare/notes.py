@@ -3,13 +3,18 @@
 from collections import defaultdict
 from collections.abc import Sequence
 
-from stepscope.analysis.compare.contrasts import Contrast
-from stepscope.analysis.compare.judge import SAME
+import numpy as np
+
+from stepscope.analysis.compare.contrasts import Contrast, Rows
+from stepscope.analysis.compare.judge import SAME, Family
 from stepscope.analysis.compare.table import METRICS, Table
 from stepscope.analysis.records import Comparison
 from stepscope.findings import Finding
 
 RATE = next(iter(METRICS))
+#: A server alone on its machine repeats within 1 %.
+_NOISY = 0.05
+_UNITS = {"launch": "launches", "run": "runs"}
 
 
 def across_findings(of: Table, refused: Sequence[Contrast]) -> list[Finding]:
@@ -36,6 +41,23 @@ def across_findings(of: Table, refused: Sequence[Contrast]) -> list[Finding]:
             )
         )
     return found
+
+
+def unknown_sessions(families: Sequence[Family]) -> list[Finding]:
+    """Say which differences are bare: nothing tells on what machine they were taken."""
+    pairs = {(f.a, f.b) for f in families if any(c.raw for c in f.rows)}
+    return [
+        Finding(
+            code="session-unknown",
+            severity="warning",
+            message=f"nothing says that {a} and {b} were measured on one machine in one"
+            " session: the differences are bare, without an interval, and decide"
+            " nothing",
+            hint="Measure both in one run, as baseline and patch; or name one [run]"
+            " session in the import.toml of both, if it was one.",
+        )
+        for a, b in sorted(pairs)
+    ]
 
 
 def launch_findings(of: Table, found: Sequence[Comparison]) -> list[Finding]:
@@ -90,6 +112,23 @@ def shared_baseline(found: Sequence[Comparison], base: str) -> list[Finding]:
                 )
             )
     return notes
+
+
+def noisy(rows: Rows, sessions: Sequence[str]) -> list[Finding]:
+    """Say where repeats alone will not help: the machine itself is restless."""
+    known = rows.spread(sessions)
+    if known is None or known.sd < _NOISY:
+        return []
+    return [
+        Finding(
+            code="noisy-repeats",
+            severity="warning",
+            message=f"{_UNITS[rows.unit]} of one configuration at one workload point"
+            f" differ by {100 * float(np.expm1(known.sd)):.0f} % in {rows.metric}"
+            " (standard deviation)",
+            hint="Find what else uses the machine before you add repeats.",
+        )
+    ]
 
 
 def left_out_findings(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:

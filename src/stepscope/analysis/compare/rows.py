@@ -110,11 +110,10 @@ def _comparison(
 
 
 def _reason(one: Contrast) -> str:
-    if one.why_not is not None:
-        return one.why_not
+    reasons = [one.why_not] if one.why_not is not None else []
     if not one.sound:
-        return "a stall, a contaminated run or a figure out of order in every cell"
-    return "not told from noise"
+        reasons.append("a stall or a figure out of order in every cell of one")
+    return "; ".join(reasons) or "not told from noise"
 
 
 def _needed(one: Contrast, rows: Rows) -> int | None:
@@ -124,7 +123,7 @@ def _needed(one: Contrast, rows: Rows) -> int | None:
         difference; below 1 % for the distance from it to the margin of "same".
     Assumes: this row alone, without Holm's and Dunnett's corrections.
     """
-    if one.value is None:
+    if one.value is None or one.raw:
         return None
     known = rows.spread(one.sessions)
     if known is None:

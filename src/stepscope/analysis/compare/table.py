@@ -15,6 +15,8 @@ from stepscope.run.run import Launch, Run
 #: metric -> +1 where more is better.
 METRICS = {"output_tokens_per_s": 1, "tpot_ms": -1, "ttft_ms": -1}
 
+#: What results are called whose configuration nobody named.
+_UNNAMED = "imported"
 #: Findings whose cells are compared only where their point has no others.
 _ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
 
@@ -103,6 +105,8 @@ class Table:
 
 def arm_name(of: Measured, configuration: str, several: bool) -> str:
     """Return what a configuration is called: with its run where there are several."""
+    if several and configuration == _UNNAMED:
+        return of.label
     return f"{of.label}:{configuration}" if several else configuration
 
 
