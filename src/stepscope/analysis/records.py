@@ -448,6 +448,7 @@ class RepeatGroup(
     mean: float
     ci95: tuple[float, float] | None
     cv_pct: float | None
+    request_rate: float | None = None
     n_prompts: int | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None

@@ -31,6 +31,8 @@ def repeats(cell: CellResult, analysis: Analysis, metric: str) -> RepeatGroup | 
 
 def at(cell: CellResult) -> str:
     """Return where a cell was measured: ``concurrency 64``."""
+    if cell.concurrency is None and cell.request_rate is not None:
+        return f"{cell.request_rate:g} requests/s"
     if cell.concurrency is None:
         return "an open loop"
     return f"concurrency {cell.concurrency}"

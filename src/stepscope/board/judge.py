@@ -52,18 +52,20 @@ def _configurations(run: Run, analysis: Analysis) -> tuple[str, ...]:
 
 
 def _points(rule: Hypothesis, own: Sequence[CellView]) -> tuple[Point, ...]:
-    by_concurrency: dict[int | None, list[CellView]] = {}
+    by_load: dict[tuple[int | None, float | None], list[CellView]] = {}
     for view in own:
         assert view.result is not None
-        by_concurrency.setdefault(view.result.concurrency, []).append(view)
-    ordered = sorted(by_concurrency, key=lambda c: (c is None, c or 0))
+        load = (view.result.concurrency, view.result.request_rate)
+        by_load.setdefault(load, []).append(view)
+    ordered = sorted(by_load, key=lambda x: (x[0] is None, x[0] or 0, x[1] or 0.0))
     return tuple(
         Point(
-            concurrency=c,
-            verdict=_point(rule, by_concurrency[c]),
-            void=_all_void(by_concurrency[c]),
+            concurrency=load[0],
+            request_rate=load[1],
+            verdict=_point(rule, by_load[load]),
+            void=_all_void(by_load[load]),
         )
-        for c in ordered
+        for load in ordered
     )
 
 
@@ -72,7 +74,7 @@ def _all_void(cells: Sequence[CellView]) -> bool:
 
 
 def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
-    """Judge one concurrency: void cells speak only of the client."""
+    """Judge one concurrency or rate: void cells speak only of the client."""
     sound = [v for v in cells if v.result is not None and v.result.valid]
     verdicts = [_judge(hypothesis, view) for view in sound]
     if hypothesis.id == "client":

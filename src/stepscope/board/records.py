@@ -22,6 +22,8 @@ class Scope(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     configuration: str
     concurrency_from: int | None
     concurrency_to: int | None
+    request_rate_from: float | None = None
+    request_rate_to: float | None = None
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -9,10 +9,12 @@ from stepscope.board.records import BoardEntry, Evidence, Scope
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A verdict at one concurrency.
+    """A verdict at one concurrency, or at one rate of an open loop.
 
     Attributes:
         concurrency: None for an open loop or no cell at all.
+        request_rate: Arrivals a second; None for a closed loop or arrivals of no one
+            rate.
         verdict: What holds there.
         void: True when every cell there is void.
     """
@@ -20,6 +22,14 @@ class Point:
     concurrency: int | None
     verdict: Verdict
     void: bool = False
+    request_rate: float | None = None
+
+    @property
+    def ordered(self) -> str | None:
+        """What orders it among others: its concurrency or rate; None: nothing."""
+        if self.concurrency is not None:
+            return "concurrency"
+        return None if self.request_rate is None else "rate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +52,7 @@ def regimes(
     Args:
         hypothesis: Id.
         configuration: Whose points they are.
-        points: Ascending in concurrency; at least one.
+        points: Ascending in concurrency, then in rate; at least one.
 
     Returns:
         Entries that together cover all points, ascending.
@@ -50,8 +60,8 @@ def regimes(
     runs: list[list[Point]] = []
     for point in points:
         same = runs and _kind(runs[-1][-1]) == _kind(point)
-        open_loop = point.concurrency is None
-        if same and not open_loop and runs[-1][-1].concurrency is not None:
+        kind = point.ordered
+        if same and kind is not None and runs[-1][-1].ordered == kind:
             runs[-1].append(point)
         else:
             runs.append([point])
@@ -77,6 +87,8 @@ def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime
             configuration=configuration,
             concurrency_from=run[0].concurrency,
             concurrency_to=run[-1].concurrency,
+            request_rate_from=run[0].request_rate,
+            request_rate_to=run[-1].request_rate,
         ),
         status=status,
         share_of_step_pct=None if share is None else round(share, 1),

@@ -66,6 +66,7 @@ def _shown_many(value: object) -> str:
 #: The table under the sweep.
 SUMMARY = (
     Column("concurrency", "", "concurrency"),
+    Column("offered", "1/s", "request_rate"),
     Column("output", "tok/s", "output_tokens_per_s"),
     Column("TPOT mean", "ms", "tpot_ms.mean"),
     Column("TPOT p99", "ms", "tpot_ms.p99"),
@@ -106,6 +107,14 @@ EVERYTHING: dict[str, tuple[Column, ...]] = {
         Column("output", "tok/s", "output_tokens_per_s"),
         Column("output, steady", "tok/s", "steady_output_tokens_per_s"),
         Column("requests", "1/s", "requests_per_s"),
+        Column("requests asked for", "1/s", "request_rate"),
+        Column("requests offered", "1/s", "offered_requests_per_s"),
+        Column("requests completed, steady", "1/s", "completed_requests_per_s"),
+        Column("arrivals", "", "arrival"),
+        Column("burstiness", "", "burstiness"),
+        Column("first and last rate", "1/s", "ramp_rps"),
+        Column("in flight at most", "", "max_concurrency"),
+        Column("server keeps up", "", "keeps_up"),
         Column("price", "USD/M output tok", "usd_per_million_output_tokens"),
     ),
     "Client, frontend, engine": (
@@ -158,6 +167,7 @@ LATENCIES = (
     ("TPOT", "tpot_ms"),
     ("ITL", "itl_ms"),
     ("E2EL", "e2el_ms"),
+    ("queue in the client", "client_queue_ms"),
 )
 #: Said in the heading of a cell, or a table of its own.
 _ELSEWHERE = frozenset(

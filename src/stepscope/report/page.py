@@ -79,6 +79,10 @@ def figures(run: Run, analysis: Analysis) -> tuple[Figure, ...]:
     made: list[Figure | None] = [
         sweep(analysis, "output_tokens_per_s"),
         sweep(analysis, "tpot_ms"),
+        *(
+            sweep(analysis, metric, "request_rate")
+            for metric in ("output_tokens_per_s", "tpot_ms", "ttft_ms")
+        ),
     ]
     models = {model.configuration: model for model in analysis.step_model}
     made += [

@@ -1,55 +1,75 @@
-"""Figures over concurrency: throughput and TPOT."""
+"""Figures over concurrency, or over the rate of open loops: throughput and latency."""
 
 import math
 from collections.abc import Sequence
+from typing import Literal
 
-from stepscope.analysis.records import Analysis, CellResult, RepeatGroup
+from stepscope.analysis.records import Analysis, CellResult, RepeatGroup, Stats
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
 
+Axis = Literal["concurrency", "request_rate"]
 _WIDTH, _HEIGHT = 440, 260
 #: An interval may stretch the axis by this factor beyond the values.
 _MOST_BEYOND = 1.5
 
 
+#: Metric to its name in words and in the figure's.
+_LABELS = {
+    "output_tokens_per_s": ("output tokens/s", "throughput"),
+    "tpot_ms": ("TPOT (ms)", "tpot"),
+    "ttft_ms": ("TTFT (ms)", "ttft"),
+}
+#: What a sweep goes over, to its words and the unit in a sentence.
+_AXES: dict[Axis, tuple[str, str]] = {
+    "concurrency": ("concurrency", "at concurrency {:g}"),
+    "request_rate": ("requests/s offered", "at {:g} requests/s"),
+}
+
+
 def _value(cell: CellResult, metric: str) -> float | None:
-    if metric == "tpot_ms":
-        return cell.tpot_ms.mean
-    return cell.output_tokens_per_s
+    found = getattr(cell, metric)
+    return found.mean if isinstance(found, Stats) else found
 
 
-def sweep(analysis: Analysis, metric: str) -> Figure | None:
-    """Return throughput or TPOT over concurrency; None without two points.
+def _x(of: CellResult | RepeatGroup, axis: Axis) -> float | None:
+    return of.concurrency if axis == "concurrency" else of.request_rate
+
+
+def sweep(analysis: Analysis, metric: str, axis: Axis = "concurrency") -> Figure | None:
+    """Return throughput or a latency over the load; None where there is none.
 
     Args:
         analysis: The run's figures.
-        metric: ``output_tokens_per_s`` or ``tpot_ms``.
+        metric: ``output_tokens_per_s``, ``tpot_ms`` or ``ttft_ms``.
+        axis: ``concurrency`` of closed loops, or ``request_rate`` of open ones.
     """
-    label = "TPOT (ms)" if metric == "tpot_ms" else "output tokens/s"
+    label, name = _LABELS[metric]
     cells = [
         cell
         for cell in analysis.cells
-        if not cell.warm_up and cell.concurrency and _value(cell, metric)
+        if not cell.warm_up and _x(cell, axis) and _value(cell, metric)
     ]
-    concurrencies = sorted({cell.concurrency or 0 for cell in cells})
-    if not concurrencies:
+    loads = sorted({_x(cell, axis) or 0 for cell in cells})
+    if not loads:
         return None
     names = list(dict.fromkeys(cell.configuration for cell in cells))
-    rows = [_row(cell, metric, label) for cell in cells]
+    groups = [group for group in analysis.groups if _x(group, axis)]
+    rows = [_row(cell, metric, axis) for cell in cells]
     scale: dict[str, object] = {
         "domain": names,
         "range": [series(i) for i in range(len(names))],
     }
     layers = [
-        _line(_means(cells, metric), scale, len(names) > 1),
-        *_bars(analysis.groups, metric, scale),
+        _line(_means(cells, metric, axis), scale, len(names) > 1),
+        *_bars(groups, metric, axis, scale),
         _points(rows, scale),
     ]
     values = [_value(cell, metric) or 0.0 for cell in cells]
-    low, high = _range(values, analysis.groups, metric)
-    title = f"{label} over concurrency"
+    low, high = _range(values, groups, metric)
+    title = f"{label} over {_AXES[axis][0]}"
     return Figure(
-        name=f"sweep-{'tpot' if metric == 'tpot_ms' else 'throughput'}",
+        name=f"sweep-{name}" if axis == "concurrency" else f"sweep-rate-{name}",
         title=title,
         alt=f"{title}, both axes logarithmic. "
         + "; ".join(str(row["text"]) for row in rows),
@@ -60,9 +80,9 @@ def sweep(analysis: Analysis, metric: str) -> Figure | None:
                 "x": {
                     "field": "c",
                     "type": "quantitative",
-                    "title": "concurrency",
+                    "title": _AXES[axis][0],
                     "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
-                    "axis": {"values": concurrencies, "format": "d", "grid": False},
+                    "axis": {"values": loads, "format": "~g", "grid": False},
                 },
                 "y": {
                     "field": "v",
@@ -94,7 +114,7 @@ def _range(
     ends = [
         end
         for group in groups
-        if group.metric == metric and group.ci95 is not None and group.concurrency
+        if group.metric == metric and group.ci95 is not None
         for end in group.ci95
     ]
     low, high = min(values), max(values)
@@ -115,13 +135,14 @@ def _ticks(low: float, high: float) -> list[float]:
     return [float(f"{low:.3g}"), float(f"{high:.3g}")]
 
 
-def _row(cell: CellResult, metric: str, label: str) -> dict[str, object]:
+def _row(cell: CellResult, metric: str, axis: Axis) -> dict[str, object]:
     value = _value(cell, metric) or 0.0
-    text = f"{cell.name}: {number(value)} {label} at concurrency {cell.concurrency}"
+    where = _AXES[axis][1].format(_x(cell, axis))
+    text = f"{cell.name}: {number(value)} {_LABELS[metric][0]} {where}"
     if not cell.valid:
         text += f", void ({', '.join(cell.void_reasons)})"
     return {
-        "c": cell.concurrency,
+        "c": _x(cell, axis),
         "v": value,
         "k": cell.configuration,
         "void": not cell.valid,
@@ -129,14 +150,14 @@ def _row(cell: CellResult, metric: str, label: str) -> dict[str, object]:
     }
 
 
-def _means(cells: Sequence[CellResult], metric: str) -> list[dict[str, object]]:
-    by_point: dict[tuple[str, int], list[float]] = {}
+def _means(
+    cells: Sequence[CellResult], metric: str, axis: Axis
+) -> list[dict[str, object]]:
+    by_point: dict[tuple[str, float], list[float]] = {}
     for cell in cells:
-        value = _value(cell, metric)
-        if cell.valid and value and cell.concurrency:
-            by_point.setdefault((cell.configuration, cell.concurrency), []).append(
-                value
-            )
+        value, load = _value(cell, metric), _x(cell, axis)
+        if cell.valid and value and load:
+            by_point.setdefault((cell.configuration, load), []).append(value)
     return [
         {"c": c, "v": sum(values) / len(values), "k": name}
         for (name, c), values in sorted(by_point.items(), key=lambda item: item[0][1])
@@ -160,11 +181,11 @@ def _line(
 
 
 def _bars(
-    groups: Sequence[RepeatGroup], metric: str, scale: dict[str, object]
+    groups: Sequence[RepeatGroup], metric: str, axis: Axis, scale: dict[str, object]
 ) -> list[dict[str, object]]:
     rows = [
         {
-            "c": group.concurrency,
+            "c": _x(group, axis),
             "v": group.ci95[0],
             "v2": group.ci95[1],
             "k": group.configuration,
@@ -172,10 +193,7 @@ def _bars(
             f" interval {number(group.ci95[0])} to {number(group.ci95[1])}",
         }
         for group in groups
-        if group.metric == metric
-        and group.ci95 is not None
-        and group.concurrency
-        and group.ci95[0] > 0
+        if group.metric == metric and group.ci95 is not None and group.ci95[0] > 0
     ]
     if not rows:
         return []

@@ -53,8 +53,9 @@ def _cells(cells: Sequence[CellResult]) -> Table:
     table.add_column("")
     for cell in cells:
         telemetry = cell.telemetry
+        rate = cell.request_rate
         values = (
-            cell.concurrency,
+            cell.concurrency if rate is None else f"{rate:g}/s",
             cell.output_tokens_per_s,
             cell.tpot_ms.mean,
             cell.tpot_ms.p99,

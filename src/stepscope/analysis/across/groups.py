@@ -78,6 +78,7 @@ def repeat_groups(
                     configuration=point.configuration,
                     session=point.session,
                     concurrency=point.concurrency,
+                    request_rate=point.request_rate,
                     metric=metric,
                     cells=tuple(name for name, _ in known),
                     values=values,
@@ -117,10 +118,14 @@ def repeat_findings(cells: Sequence[CellResult]) -> list[Finding]:
 
 def _alone(points: Mapping[Point, list[CellResult]]) -> list[Finding]:
     alone: dict[tuple[str, str], set[int]] = defaultdict(set)
+    rates: dict[tuple[str, str], set[float]] = defaultdict(set)
     for point, members in points.items():
         if len(members) == 1:
             key = (point.configuration, point.session)
-            alone[key].add(point.concurrency or 0)
+            if point.concurrency is not None:
+                alone[key].add(point.concurrency)
+            else:
+                rates[key].add(point.request_rate or 0.0)
     return [
         Finding(
             code="no-repeats",
@@ -130,7 +135,21 @@ def _alone(points: Mapping[Point, list[CellResult]]) -> list[Finding]:
             hint='Repeat what a claim rests on, such as concurrency = ["64x3"].',
         )
         for (configuration, _), sizes in alone.items()
+    ] + [
+        Finding(
+            code="no-repeats",
+            severity="warning",
+            message=f"{configuration}: measured once, so without an interval,"
+            f" {_at_rates(found)}",
+            hint='Repeat what a claim rests on, such as request_rate = ["8x3"].',
+        )
+        for (configuration, _), found in rates.items()
     ]
+
+
+def _at_rates(rates: set[float]) -> str:
+    known = [f"{rate:g}" for rate in sorted(rates) if rate]
+    return f"at {', '.join(known)} requests/s" if known else "in an open loop"
 
 
 def _first_runs(points: Mapping[Point, list[CellResult]]) -> list[Finding]:

@@ -24,6 +24,9 @@ class Point:
     shape: Shape
     concurrency: int | None
     n_prompts: int | None
+    request_rate: float | None = None
+    #: Of an open loop: how requests come, burstiness, cap, first and last rate.
+    open_loop: tuple[object, ...] = ()
 
 
 def shape_of(cell: CellResult) -> Shape:
@@ -39,6 +42,8 @@ def point_of(cell: CellResult) -> Point:
         shape=shape_of(cell),
         concurrency=cell.concurrency,
         n_prompts=cell.n_prompts,
+        request_rate=cell.request_rate,
+        open_loop=(cell.arrival, cell.burstiness, cell.max_concurrency, cell.ramp_rps),
     )
 
 
