@@ -88,10 +88,11 @@ def predict(run: Run, analysis: Analysis, asked: Asked) -> PredictDocument:
             "a step model, from four concurrencies or more",
             "Measure more concurrencies (stepscope plan says which)",
         )
+    move = move_of(run, asked)
     found: list[Finding] = []
     made = []
     for model in models:
-        prediction, refused = _predict(run, analysis, model, asked)
+        prediction, refused = _predict(run, analysis, model, (asked, move))
         made.append(prediction)
         found += refused
     if not any(p.step_ms is not None for m in made for p in m.points):
@@ -116,8 +117,12 @@ def _no_model(analysis: Analysis, configuration: str | None) -> str:
 
 
 def _predict(
-    run: Run, analysis: Analysis, model: StepModel, asked: Asked
+    run: Run,
+    analysis: Analysis,
+    model: StepModel,
+    question: tuple[Asked, Move | None],
 ) -> tuple[Prediction, list[Finding]]:
+    asked, move = question
     bytes_of, _ = step_bytes_of(run)
     dp = max(run.layout.dp, 1)
     base = basis(model, analysis, dp, physics_of(run, bytes_of))
@@ -129,7 +134,7 @@ def _predict(
             "four or more",
             "Measure more concurrencies (stepscope plan says which)",
         )
-    setting = _setting(run, analysis, base, asked)
+    setting = _setting(run, analysis, base, move)
     points, found = [], []
     for concurrency in asked.concurrencies:
         point, finding = _point(setting, concurrency)
@@ -140,7 +145,6 @@ def _predict(
         for g in (base.errors.per_doubling_up, base.errors.per_doubling_down)
         if g is not None
     ]
-    move = setting.move
     return Prediction(
         configuration=model.configuration,
         session=model.session,
@@ -161,11 +165,10 @@ def _predict(
     ), found
 
 
-def _setting(run: Run, analysis: Analysis, base: Basis, asked: Asked) -> Setting:
+def _setting(run: Run, analysis: Analysis, base: Basis, move: Move | None) -> Setting:
     launch = next(
         (x for x in run.launches if base.cells and x.name == base.cells[0].launch), None
     )
-    move = move_of(run, asked)
     layout = run.layout if move is None else move.target.layout
     tokens = kv_tokens(analysis.boot, launch)
     if move is not None:

@@ -1,0 +1,14 @@
+from pathlib import Path
+
+import pytest
+
+from stepscope.importers.load import load_foreign
+from stepscope.run.run import Run
+
+SHARED = Path(__file__).parents[3].parent / "shared"
+
+
+@pytest.fixture(scope="session")
+def h200() -> Run:
+    """The real sweep of one H200."""
+    return load_foreign(SHARED / "data/h200x1-qwen3moe-baseline/import.toml")
