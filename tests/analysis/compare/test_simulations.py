@@ -1,8 +1,9 @@
 """Rates: how often is it wrong, how often does an interval hold, how much is found?
 
-The figures of docs/compare.md come from here: ``pytest -m slow -s`` prints them.
+The figures of docs/compare.md come from here: ``pytest -m slow -s`` says them.
 """
 
+import sys
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.slow
 Make = Callable[..., CellResult]
 RATE = "output_tokens_per_s"
 N = 1000
+
+
+def say(text: str) -> None:
+    """Write a measured figure for whoever runs with -s."""
+    sys.stdout.write(f"{text}\n")
 
 
 def shown(found: Compared) -> bool:
@@ -55,10 +61,11 @@ def rates(
                 for p in found.pooled
                 if p.b == b and p.ci95_pct is not None
             ]
-    return wrong / n, float(np.mean(rows)), float(np.mean(means)), worse / n
+    covered = float(np.mean(means)) if means else 1.0  # one row has no mean
+    return wrong / n, float(np.mean(rows)), covered, worse / n
 
 
-CASES = {
+CASES: dict[str, tuple[int, dict[str, float]]] = {
     "3 runs of one launch": (3, {"n_launches": 1}),
     "4 launches of one run": (4, {"n_launches": 4}),
     "4 launches, SD 1 % of launches": (4, {"n_launches": 4, "launch_cv": 0.01}),
@@ -73,7 +80,7 @@ def test_a_against_a_is_shown_to_differ_in_five_of_a_hundred(
 ) -> None:
     runs, how = CASES[case]
     wrong, rows, means, worse = rates(result_of, 101, N, (0.0,), runs, **how)
-    print(
+    say(
         f"\n{case}: false {100 * wrong:.1f} %, rows covered {100 * rows:.1f} %,"
         f" means {100 * means:.1f} %, exit 1 {100 * worse:.1f} %"
     )
@@ -89,9 +96,7 @@ def test_four_configurations_against_one_keep_five_of_a_hundred(
     wrong, rows, means, worse = rates(result_of, 103, 500, (0.0,) * 4, 3)
     # Holm holds each pair's rows together, Dunnett each row's pairs; both at once
     # nothing holds, so a whole run of 24 rows may show somewhat more.
-    print(
-        f"\nfour configurations: false {100 * wrong:.1f} %, exit 1 {100 * worse:.1f} %"
-    )
+    say(f"\nfour configurations: false {100 * wrong:.1f} %, exit 1 {100 * worse:.1f} %")
     assert wrong < 0.10
     assert rows > 0.96
     assert means > 0.96
@@ -102,7 +107,7 @@ def test_dunnett_keeps_a_single_row_of_four_at_five_of_a_hundred(
 ) -> None:
     how = {"rows": (64,), "n_launches": 1}
     wrong, *_ = rates(result_of, 107, 1000, (0.0,) * 4, 5, **how)  # type: ignore[arg-type]
-    print(f"\nfour configurations, one row: false {100 * wrong:.1f} %")
+    say(f"\nfour configurations, one row: false {100 * wrong:.1f} %")
     assert wrong == pytest.approx(0.05, abs=0.02)
 
 
@@ -126,7 +131,7 @@ def test_rows_of_unlike_spread_keep_their_coverage(result_of: Make) -> None:
             for c in found.comparisons
             if c.ci95_pct is not None
         ]
-    print(f"\nunlike spread: false {wrong / 5:.1f} %, rows {100 * np.mean(rows):.1f} %")
+    say(f"\nunlike spread: false {wrong / 5:.1f} %, rows {100 * np.mean(rows):.1f} %")
     assert wrong / 500 < 0.07
     assert np.mean(rows) == pytest.approx(0.95, abs=0.02)
 
@@ -139,7 +144,7 @@ def test_a_planted_effect_is_found_as_often_as_was_said(
     how = {"rows": (64,), "n_launches": 1}
     found, rows, _, _ = rates(result_of, 113, 1000, (effect,), runs, **how)  # type: ignore[arg-type]
     said = power(runs, effect, 0.01)
-    print(f"\n{effect:.0%} with {runs} runs: found {found:.1%}, said {said:.1%}")
+    say(f"\n{effect:.0%} with {runs} runs: found {found:.1%}, said {said:.1%}")
     assert found == pytest.approx(said, abs=0.04)
     assert rows == pytest.approx(0.95, abs=0.02)
 
@@ -171,7 +176,7 @@ def test_there_and_back_removes_a_linear_drift(
         wrong += shown(found)
         deltas += [c.delta_pct for c in found.comparisons if c.delta_pct is not None]
     bias = abs(float(np.mean(deltas)))
-    print(f"\n{turns}: bias {bias:.2f} %, false {wrong / 3:.1f} %")
+    say(f"\n{turns}: bias {bias:.2f} %, false {wrong / 3:.1f} %")
     assert least <= bias <= most
 
 
@@ -190,8 +195,6 @@ def test_an_anchor_removes_what_sessions_differ_by(result_of: Make) -> None:
         mine = [c for c in found.comparisons if c.b == "b"]
         wrong += any(c.verdict in ("faster", "slower") for c in mine)
         rows += [c.ci95_pct[0] <= 0 <= c.ci95_pct[1] for c in mine if c.ci95_pct]
-    print(
-        f"\nanchor: false {wrong / 5:.1f} %, rows covered {100 * np.mean(rows):.1f} %"
-    )
+    say(f"\nanchor: false {wrong / 5:.1f} %, rows covered {100 * np.mean(rows):.1f} %")
     assert wrong / 500 < 0.07
     assert np.mean(rows) == pytest.approx(0.955, abs=0.03)

@@ -9,7 +9,6 @@ from scipy import stats
 from stepscope.analysis.compare.contrasts import Rows
 from stepscope.analysis.compare.judge import LEAST_EFFECT
 from stepscope.analysis.compare.rows import percent
-from stepscope.analysis.compare.spread import Spread
 from stepscope.analysis.compare.table import Start, Table
 from stepscope.findings import Finding
 from stepscope.recipe.records import Workload
@@ -87,20 +86,26 @@ def _drift(
     if not common or known is None:
         return []
     value = float(np.mean([last[row] - first[row] for row in common]))
-    half = _half(known, len(common))
-    moved = half is not None and abs(value) > max(half, float(np.log1p(LEAST_EFFECT)))
-    sure = ""
-    if half is not None:
-        low, high = percent(value - half), percent(value + half)
-        sure = f" (95 % interval {low:+.1f} to {high:+.1f} %)"
+    # Against the spread inside launches: one launch that moved is itself most of the
+    # spread between launches, and would excuse itself.
+    error = float(np.sqrt(2 * known.inner_ms / len(common)))
+    half = float(stats.t.ppf(0.975, known.inner_df)) * error
+    low, high = percent(value - half), percent(value + half)
+    moved = abs(value) > max(half, float(np.log1p(LEAST_EFFECT)))
+    told = (
+        "more than rows vary inside a launch: a drift, or a spread from start to start"
+        if moved
+        else "no more than rows vary inside a launch"
+    )
     return [
         Finding(
             code="baseline-drift",
             severity="warning" if moved else "info",
             message=f"{a} read {percent(value):+.1f} % in its last launch against its"
-            f" first{sure}, mean over {len(common)} rows"
-            + ("" if moved else ": no more than launches differ by themselves"),
-            hint="The difference holds if the order is balanced; find what moved."
+            f" first (95 % interval {low:+.1f} to {high:+.1f} %, mean over"
+            f" {len(common)} rows), {told}",
+            hint="Differences keep their intervals if the order is balanced; find what"
+            " moved."
             if moved
             else "",
         )
@@ -114,13 +119,3 @@ def _means(of: Table, rows: Rows, launch: str) -> dict[Workload, float]:
             logs = found.setdefault(reading.row, [])
             logs.append(float(np.log(reading.values[rows.metric])))
     return {row: float(np.mean(logs)) for row, logs in found.items()}
-
-
-def _half(known: Spread, n_rows: int) -> float | None:
-    """Return the half width of the 95 % interval of two launches' difference."""
-    if known.unit_ms is None:
-        return float(stats.t.ppf(0.975, known.df)) * known.sd * float(np.sqrt(2))
-    if not known.unit_df:
-        return None
-    error = float(np.sqrt(2 * known.unit_ms / n_rows))
-    return float(stats.t.ppf(0.975, known.unit_df)) * error

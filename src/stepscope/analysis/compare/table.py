@@ -212,8 +212,9 @@ def _start(made: _Making, of: Measured, launch: Launch, arm: str, session: str) 
     mine = [c for c in of.run.cells if c.launch == launch.name]
     began = [c.started_at_ns for c in mine if c.started_at_ns is not None]
     ended = [c.ended_at_ns for c in mine if c.ended_at_ns is not None]
-    first = launch.started_at_ns or min(began, default=None)
-    last = launch.stopped_at_ns or max(ended, default=None)
+    first, last = launch.started_at_ns, launch.stopped_at_ns
+    first = min(began, default=None) if first is None else first
+    last = max(ended, default=None) if last is None else last
     timeline = of.run.timeline
     at_ns = first
     if first is not None and timeline.anchor_at_ns is not None:
