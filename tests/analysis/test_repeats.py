@@ -135,6 +135,21 @@ def test_only_the_bad_repeat_of_a_row_is_flagged(result_of: Make) -> None:
     assert [f.cell for f in ttft_findings(cells)] == ["c16-r1"]
 
 
+def test_with_repeats_a_smaller_excess_stands_out(result_of: Make) -> None:
+    def sweep(middle: float) -> list[CellResult]:
+        cells = [
+            row(result_of, c, t * k, f"c{c}-r{i}")
+            for c, t in ((4, 90.0), (8, 100.0), (32, 120.0), (64, 130.0))
+            for i, k in enumerate((0.99, 1.0, 1.01))
+        ]
+        return [*cells, row(result_of, 16, middle)]
+
+    assert [f.cell for f in ttft_findings(sweep(140.0))] == ["c16"]
+    assert ttft_findings(sweep(128.0)) == []
+    alone = [row(result_of, c, t) for c, t in ((8, 100), (16, 140), (32, 120))]
+    assert ttft_findings(alone) == []
+
+
 def test_void_cells_and_other_sessions_are_no_neighbours(result_of: Make) -> None:
     cells = [
         row(result_of, 8, 100),
