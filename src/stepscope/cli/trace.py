@@ -2,71 +2,124 @@
 
 import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
 
+from stepscope.errors import RecipeError
 
-@click.command()
+
+@click.command(short_help="A decode step's budget from kernel timelines.")
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
-def trace(files: tuple[Path, ...], *, as_json: bool) -> None:
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a page that works offline.",
+)
+@click.option(
+    "--perfetto",
+    "export",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write a few steps as .json.gz for ui.perfetto.dev.",
+)
+@click.option(
+    "--steps",
+    "n_steps",
+    default=1,
+    type=click.IntRange(min=1),
+    help="How many steps --perfetto writes, around the median one. Default: 1.",
+)
+@click.option(
+    "--untraced-step-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    help="Step time of the same cell with the profiler off, to hold the trace against.",
+)
+@click.option(
+    "--each",
+    is_flag=True,
+    help="FILES are captures of their own, such as one a concurrency, not ranks.",
+)
+@click.option("--no-cache", is_flag=True, help="Read the files, whatever was kept.")
+def trace(
+    files: tuple[Path, ...],
+    *,
+    as_json: bool,
+    output: Path | None,
+    export: Path | None,
+    n_steps: int,
+    untraced_step_ms: float | None,
+    each: bool,
+    no_cache: bool,
+) -> None:
     """Read FILES (torch profiler JSON, nsys SQLite), one a rank, same capture."""
     from stepscope.timeline.analyze import analyze_traces
-    from stepscope.timeline.load import load_trace
+    from stepscope.timeline.cache import cache_folder
+    from stepscope.timeline.load import load_traces
 
-    traces = [found for path in files for found in load_trace(path)]
-    traces.sort(key=lambda t: -1 if t.rank is None else t.rank)
-    result = analyze_traces(traces)
+    _check(files, as_json=as_json, each=each, export=export, output=output)
+    cache = None if no_cache else cache_folder()
+    captures = [(path.name, [path]) for path in files]
+    if not each:
+        captures = [(_label(files), list(files))]
+    loaded = [(label, load_traces(paths, cache=cache)) for label, paths in captures]
+    results = [
+        (label, traces, analyze_traces(traces, untraced_step_ms))
+        for label, traces in loaded
+    ]
+    if export is not None:
+        from stepscope.timeline.device import read_device
+        from stepscope.timeline.perfetto import perfetto
+
+        devices = [read_device(t) for t in loaded[0][1]]
+        export.write_bytes(perfetto(devices, n_steps))
+        print(export, file=sys.stderr)
+    if output is not None:
+        from stepscope.cli.trace_page import page_of
+
+        output.write_text(page_of(results), "utf-8")
+        print(output, file=sys.stderr)
     if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(result) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode(results[0][2]) + b"\n")
         return
-    _print(msgspec.to_builtins(result))
+    from stepscope.cli.trace_table import print_result
+
+    for label, _, result in results:
+        print_result(msgspec.to_builtins(result), label if each else None)
 
 
-def _print(result: dict[str, Any]) -> None:
-    from rich.console import Console
-    from rich.table import Table
+def _label(files: tuple[Path, ...]) -> str:
+    return files[0].name if len(files) == 1 else f"{len(files)} files"
 
-    console = Console(highlight=False)
-    quality = result["quality"]
-    word = "usable" if quality["usable"] else "NOT usable for idle time"
-    console.print(f"Trace: {word}. Defects: {', '.join(quality['defects']) or 'none'}")
-    for rank in result["ranks"]:
-        console.print(
-            f"\nRank {rank['rank']}: {rank['n_steps']} {rank['step_kind'] or ''} steps"
-            f" (from {rank['step_source']}), {rank['n_device_ops']} device operations"
-            f" in {rank['span_ms']:.1f} ms, busy {_show(rank['busy_pct'], '.1f')} %"
+
+def _check(
+    files: tuple[Path, ...],
+    *,
+    as_json: bool,
+    each: bool,
+    export: Path | None,
+    output: Path | None,
+) -> None:
+    """Refuse what can not be meant, before anything is read."""
+    if each and len(files) > 1 and (as_json or export):
+        raise RecipeError(
+            "--each",
+            "several captures",
+            "expected one for --json and --perfetto",
+            "Call it once a capture",
         )
-        budget, idle = rank["budget_ms"], rank["idle_ms"] or {}
-        if budget is not None:
-            table = Table("part of a step", "ms", box=None, pad_edge=False)
-            table.columns[1].justify = "right"
-            for name, value in budget.items():
-                table.add_row(name, _show(value, ".3f"))
-            for name, value in idle.items():
-                table.add_row(f"  idle: {name}", _show(value, ".3f"))
-            step = rank["step_ms"]
-            table.add_row("step period (mean)", _show(step["mean"], ".3f"))
-            console.print(table)
-        gaps = Table("gap before", "after", "/step", "us", "ms/step", box=None)
-        for gap in rank["top_gaps"][:6]:
-            gaps.add_row(
-                gap["before"][:36],
-                gap["after"][:36],
-                f"{gap['count_per_step']:.1f}",
-                f"{gap['us_mean']:.2f}",
-                f"{gap['ms_per_step']:.3f}",
+    for path in (export, output):
+        if path is None:
+            continue
+        if not path.parent.is_dir():
+            raise RecipeError(
+                str(path),
+                "its folder does not exist",
+                "expected a folder to write into",
+                "Create it, or name another",
             )
-        if rank["top_gaps"]:
-            console.print(gaps)
-    if result["straggler_rank"] is not None:
-        rank, why = result["straggler_rank"], result["straggler_reason"]
-        console.print(f"\nStraggler: rank {rank}, {why}")
-    for finding in result["findings"]:
-        console.print(f"{finding['severity']}: {finding['message']}", markup=False)
-
-
-def _show(value: float | None, form: str) -> str:
-    return "unknown" if value is None else format(value, form)
+        if any(path.exists() and path.samefile(f) for f in files if f.exists()):
+            raise RecipeError(
+                str(path), "is one of the traces", "expected another file", ""
+            )

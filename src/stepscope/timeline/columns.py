@@ -117,6 +117,14 @@ class Boxes:
     def __len__(self) -> int:
         return len(self.start_ns)
 
+    def take(self, index: "I64 | Bool | slice") -> "Boxes":
+        """Return the rows at ``index``."""
+        return Boxes(
+            start_ns=self.start_ns[index],
+            end_ns=self.end_ns[index],
+            name=self.name[index],
+        )
+
 
 def no_boxes() -> Boxes:
     """Return none."""

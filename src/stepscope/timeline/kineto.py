@@ -94,12 +94,7 @@ def _traces(path: Path, sink: Sink, text: bytes) -> list[Trace]:
     ops, owner, device = _ops(sink.ops, base_ns)
     calls, calls_owner = _calls(sink.calls, base_ns, names)
     spans, spans_owner = _spans(sink.spans, base_ns)
-    marks = sink.marks
-    boxes = Boxes(
-        start_ns=marks.taken("start") + base_ns,
-        end_ns=marks.taken("end") + base_ns,
-        name=marks.taken("name"),
-    )
+    boxes, boxes_owner = _boxes(sink.marks, base_ns)
     whole = (owner << 32) | device
     keys = np.unique(whole)
     alone = len(np.unique(owner)) < 2
@@ -120,7 +115,7 @@ def _traces(path: Path, sink: Sink, text: bytes) -> list[Trace]:
                 resolution_ns=resolution_ns,
                 n_zero_stamps=sink.n_bad,
                 world_size=world_size,
-                marked_steps=boxes,
+                marked_steps=boxes if alone else boxes.take(boxes_owner == label),
             )
         )
     return found
@@ -194,3 +189,14 @@ def _spans(rows: Chunks, base_ns: int) -> tuple[HostSpans, I64]:
         is_annotation=rows.taken("note")[order] == 1,
     )
     return spans, rows.taken("label")[order]
+
+
+def _boxes(rows: Chunks, base_ns: int) -> tuple[Boxes, I64]:
+    start = rows.taken("start")
+    order = _order(start)
+    boxes = Boxes(
+        start_ns=start[order] + base_ns,
+        end_ns=rows.taken("end")[order] + base_ns,
+        name=rows.taken("name")[order],
+    )
+    return boxes, rows.taken("label")[order]

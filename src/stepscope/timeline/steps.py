@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.timeline.columns import I64, KERNEL, Trace
+from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Trace
 
 #: A decode graph has at least this many nodes, and is replayed at least this often.
 _LEAST_NODES = 20
@@ -38,7 +38,8 @@ class Steps:
         kinds: ``decode``, ``mixed``, ``prefill`` or ``step`` (the trace does not say).
         n_ops: Device operations owned by each step (launched by its graph, or in
             its annotation), int64[n].
-        source: ``graph-launches``, ``annotations``, ``period`` or ``none``.
+        source: ``graph-launches``, ``annotations``, ``period``, ``export`` (marked by
+            our own export) or ``none``.
         period_ends: int64[n]; where each step's period ends: the first operation of
             whatever step comes next. For the last step of a run it is -1.
     """
@@ -60,6 +61,8 @@ def find_steps(trace: Trace) -> Steps:
     Returns:
         The steps; with ``source`` ``none`` and no steps where nothing repeats.
     """
+    if len(trace.marked_steps):
+        return _from_marks(trace)
     annotated = _from_annotations(trace)
     graphs = _from_graphs(trace)
     # More than one launch an annotated step: the graphs are pieces, not steps.
@@ -80,6 +83,22 @@ def find_steps(trace: Trace) -> Steps:
         first_ns=empty, end_ns=0, kinds=(), n_ops=empty, source="none",
         period_ends=empty,
     )  # fmt: skip
+
+
+def _from_marks(trace: Trace) -> Steps:
+    """Take the steps that our own export marked, whole periods as they were."""
+    marks, starts = trace.marked_steps, trace.ops.start_ns
+    n_ops = np.searchsorted(starts, marks.end_ns) - np.searchsorted(
+        starts, marks.start_ns
+    )
+    return Steps(
+        first_ns=marks.start_ns,
+        end_ns=int(trace.ops.end_ns.max()) if len(trace.ops) else 0,
+        kinds=tuple(trace.names[i].removeprefix(STEP_MARK) for i in marks.name),
+        n_ops=n_ops,
+        source="export",
+        period_ends=marks.end_ns,
+    )
 
 
 def _label(name: str) -> str | None:
