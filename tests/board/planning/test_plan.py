@@ -1,0 +1,273 @@
+"""What is recommended for real runs, and never twice."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stepscope.analysis.analyze import analyze
+from stepscope.analysis.records import Analysis
+from stepscope.board.judge import judge
+from stepscope.board.planning.choose import Budget
+from stepscope.board.planning.plan import plan
+from stepscope.board.planning.records import Candidate, PlanDocument
+from stepscope.board.records import Board
+from stepscope.errors import RefusedError
+from stepscope.importers.load import load_foreign
+from stepscope.recipe.expand import expand
+from stepscope.recipe.loader import load_recipe
+from stepscope.recipe.records import Cost
+from stepscope.run.run import Run
+
+SHARED = Path(__file__).parents[3].parent / "shared"
+
+
+@dataclass(frozen=True)
+class Judged:
+    run: Run
+    analysis: Analysis
+    board: Board
+
+
+@cache
+def judged(name: str) -> Judged:
+    run = load_foreign(SHARED / "data" / name / "import.toml")
+    analysis = analyze(run)
+    return Judged(run, analysis, judge(run, analysis))
+
+
+@pytest.fixture(scope="session")
+def sweep() -> Judged:
+    """The real sweep of one H200, taken by another client."""
+    return judged("h200x1-qwen3moe-baseline")
+
+
+@pytest.fixture(scope="session")
+def detailed() -> Judged:
+    """The same server with iteration lines and GPM counters."""
+    return judged("h200x1-qwen3moe-iteration-details")
+
+
+FREE = Budget(None, None)
+#: A run of the embedded engine as stepscope would keep its recipe.
+RECIPE = """
+name = "own"
+engine = "vllm"
+model = "m"
+capture = ["iteration-details"]
+
+[baseline.flags]
+max-model-len = 4096
+
+[[patch]]
+name = "eager"
+flags = { enforce-eager = true }
+
+[workload]
+input_tokens = 256
+output_tokens = 256
+concurrency = [1, "64x3"]
+n_prompts = 64
+
+[cost]
+usd_per_gpu_hour = 6.0
+n_gpus = 1
+"""
+
+
+def planned(judged: Judged, budget: Budget = FREE) -> PlanDocument:
+    return plan(judged.run, judged.analysis, judged.board, budget)
+
+
+def by_id(document: PlanDocument, kind: str) -> list[Candidate]:
+    return [c for c in document.candidates if c.id == kind]
+
+
+def own(judged: Judged, text: str = RECIPE) -> Judged:
+    """The same evidence as if stepscope had taken it from this recipe."""
+    run = msgspec.structs.replace(judged.run, recipe_text=text)
+    return Judged(run, judged.analysis, judged.board)
+
+
+def test_the_recipe_is_one_that_loads_and_holds_what_was_chosen(sweep: Judged) -> None:
+    document = planned(sweep)
+    assert document.recipe is not None
+    recipe = load_recipe(document.recipe, "next")
+    assert recipe.engine == "vllm"
+    assert recipe.model == "/models/qwen3moe"
+    assert recipe.executable is not None
+    assert recipe.executable[0] == "/opt/venv/bin/python3"
+    assert recipe.configurations[0].flags["max-model-len"] == 4096
+    assert recipe.configurations[0].flags["no-enable-prefix-caching"] is True
+    assert "iteration-details" in recipe.capture
+    chosen = {c.id for c in document.candidates if c.in_recipe}
+    assert {"own-run", "iteration-details", "repeats", "warm-up"} <= chosen
+    assert dict(recipe.sweep.concurrency)[1] == 3
+    assert any("model =" in text for text in document.fill_in)
+
+
+def test_minutes_are_those_of_the_recipes_own_plan_at_the_runs_own_pace(
+    sweep: Judged,
+) -> None:
+    document = planned(sweep, Budget(6, None))
+    assert document.recipe is not None
+    assert document.minutes is not None
+    assert document.minutes <= 6
+    laid_out = expand(load_recipe(document.recipe, "next"))
+    # 58 s of boot as logged, and each wave as its own cell took it.
+    wave_s = {
+        c.concurrency: c.duration_s / c.waves
+        for c in sweep.analysis.cells
+        if c.name in ("c1_0", "c2_0", "c4_0", "c8_0", "c16_0", "c128_0", "c512_0")
+        and c.duration_s
+        and c.waves
+    }
+    sure = 58.0 * len(laid_out.launches) + sum(
+        cell.workload.n_prompts / (cell.workload.concurrency or 1)
+        * wave_s.get(cell.workload.concurrency, 0.0)
+        for launch in laid_out.launches
+        for cell in launch.cells
+    )  # fmt: skip
+    assert sure / 60 < document.minutes < 2 * sure / 60
+    assert "58 s" in document.pace[0]
+
+
+def test_timelines_that_the_run_holds_are_read_before_one_is_bought(
+    sweep: Judged,
+) -> None:
+    document = planned(sweep)
+    first, second = document.candidates[:2]
+    assert [first.id, second.id] == ["read-trace", "read-trace"]
+    assert first.minutes is None
+    assert first.command is not None
+    assert first.command.startswith("stepscope trace ")
+    (bought,) = by_id(document, "trace")
+    held = {s.what for s in first.settles if s.concurrency_from == 1}
+    decided = {
+        (s.what, s.concurrency_from) for s in bought.settles if s.how == "decides"
+    }
+    assert not {what for what, low in decided if low == 1} & held
+
+
+def test_nothing_is_settled_twice(sweep: Judged) -> None:
+    document = planned(sweep, Budget(8, None))
+    chosen = [c for c in document.candidates if c.in_recipe]
+    decided = [
+        (s.what, s.configuration, s.concurrency_from)
+        for c in chosen
+        for s in c.settles
+        if s.how == "decides"
+    ]
+    assert len(decided) == len(set(decided))
+    left = {(s.what, s.configuration, s.concurrency_from) for s in document.left_open}
+    assert not left & set(decided)
+
+
+def test_what_was_done_is_not_asked_for_again(sweep: Judged, detailed: Judged) -> None:
+    assert by_id(planned(sweep), "iteration-details")
+    again = planned(detailed)
+    assert not by_id(again, "iteration-details")
+    (sampled,) = by_id(again, "own-run")
+    assert {"bandwidth", "compute"}.isdisjoint(s.what for s in sampled.settles)
+    assert again.recipe is not None
+    # What it logged, the next run logs too.
+    flags = load_recipe(again.recipe, "next").configurations[0].flags
+    assert flags["enable-logging-iteration-details"] is True
+    assert not by_id(planned(own(sweep)), "own-run")
+
+
+def test_a_budget_is_kept_and_a_smaller_one_buys_a_part(sweep: Judged) -> None:
+    chosen = {}
+    for minutes in (1.5, 4.0, 8.0, 20.0):
+        document = planned(sweep, Budget(minutes, None))
+        assert document.minutes is None or document.minutes <= minutes
+        chosen[minutes] = sum(c.in_recipe for c in document.candidates)
+    assert chosen[1.5] <= chosen[4.0] <= chosen[8.0] <= chosen[20.0]
+    assert chosen[1.5] < chosen[20.0]
+
+
+def test_no_budget_no_recipe_and_the_document_says_so(sweep: Judged) -> None:
+    document = planned(sweep, Budget(0.1, None))
+    assert document.recipe is None
+    assert document.minutes is None
+    assert [f.code for f in document.findings] == ["no-next-run"]
+    assert not any(c.in_recipe for c in document.candidates)
+
+
+def test_the_same_run_gets_the_same_plan(sweep: Judged) -> None:
+    assert planned(sweep, Budget(7, None)) == planned(sweep, Budget(7, None))
+
+
+def test_our_own_recipe_is_kept_but_for_what_is_measured(sweep: Judged) -> None:
+    document = planned(own(sweep), Budget(None, 0.5))
+    assert document.recipe is not None
+    recipe = load_recipe(document.recipe, "next")
+    assert recipe.name == "own-next"
+    assert recipe.cost == Cost(usd_per_gpu_hour=6.0, n_gpus=1)
+    assert recipe.sweep.n_prompts is None
+    assert recipe.sweep.waves >= 2
+    assert "iteration-details" in recipe.capture
+    # The patch had nothing open: its launches would be bought for nothing.
+    assert "eager" not in [c.name for c in recipe.configurations]
+    assert document.usd == pytest.approx(6 * (document.minutes or 0) / 60)
+    assert document.usd is not None
+    assert document.usd <= 0.5
+    assert document.fill_in == ()
+
+
+def test_money_needs_prices(sweep: Judged) -> None:
+    with pytest.raises(RefusedError, match="no prices"):
+        planned(sweep, Budget(None, 5.0))
+
+
+def test_what_this_host_can_not_do_is_named_and_not_ordered(detailed: Judged) -> None:
+    document = planned(detailed)
+    (sweep_of_cpus,) = by_id(document, "cpu-sweep")
+    assert not sweep_of_cpus.in_recipe
+    assert sweep_of_cpus.minutes is None
+    assert sweep_of_cpus.not_in_recipe == (
+        "the run does not say how many processors the machine has"
+    )
+
+
+def test_a_run_without_a_measured_cell_is_refused(sweep: Judged) -> None:
+    empty = msgspec.structs.replace(sweep.analysis, cells=())
+    with pytest.raises(RefusedError, match="no closed-loop cell"):
+        planned(Judged(sweep.run, empty, sweep.board))
+
+
+def test_what_neither_says_tokens_nor_its_command_gets_no_invented_recipe(
+    sweep: Judged,
+) -> None:
+    cells = tuple(
+        msgspec.structs.replace(
+            c, workload=msgspec.structs.replace(c.workload, input_tokens=None)
+        )
+        for c in sweep.run.cells
+    )
+    bare = msgspec.structs.replace(sweep.run, cells=cells)
+    with pytest.raises(RefusedError, match="how many tokens"):
+        planned(Judged(bare, sweep.analysis, sweep.board))
+    mute = msgspec.structs.replace(
+        sweep.run,
+        model=None,
+        launches=tuple(
+            msgspec.structs.replace(x, command=()) for x in sweep.run.launches
+        ),
+    )
+    document = planned(Judged(mute, sweep.analysis, sweep.board))
+    assert document.recipe is not None
+    recipe = load_recipe(document.recipe, "next")
+    assert recipe.engine == "url"
+    assert recipe.model == "FILL-IN"
+    (trace,) = by_id(document, "trace")
+    assert not trace.in_recipe
+
+
+def test_pages_say_what_each_settles(sweep: Judged) -> None:
+    for candidate in planned(sweep).candidates:
+        assert candidate.settles
+        assert candidate.reason
+        assert (candidate.not_in_recipe is None) == candidate.in_recipe
