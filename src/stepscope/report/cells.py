@@ -189,7 +189,9 @@ def latencies(cell: CellResult) -> list[tuple[str, list[str], str]]:
     """Return (name, [mean, median, p90, p99, max], number of values) rows, ms."""
     rows = []
     for label, name in LATENCIES:
-        stats: Stats = getattr(cell, name)
+        stats: Stats | None = getattr(cell, name)
+        if stats is None:  # a closed loop has no queue
+            continue
         rows.append(
             (label, [shown(getattr(stats, part)) for part in _PARTS], shown(stats.n))
         )
