@@ -289,7 +289,7 @@ class TestRanks:
         return {e.hypothesis: e for e in board.entries}
 
     def test_waiting_is_told_from_transfer(self, bench: Bench) -> None:
-        talk = {"communication_ms": 7.9, "communication_wait_ms": 7.5}
+        talk: dict[str, Any] = {"communication_ms": 7.9, "communication_wait_ms": 7.5}
         found = self.board(bench, rank(**talk), rank(number=1, **talk))
         assert found["rank-wait"].status == "supported"
         assert found["rank-wait"].share_of_step_pct == 75.8
@@ -297,7 +297,7 @@ class TestRanks:
         assert found["imbalance"].status == "standing"
 
     def test_transfer_is_communication(self, bench: Bench) -> None:
-        talk = {"communication_ms": 7.5, "communication_wait_ms": 0.1}
+        talk: dict[str, Any] = {"communication_ms": 7.5, "communication_wait_ms": 0.1}
         found = self.board(bench, rank(**talk), rank(number=1, **talk))
         assert found["communication"].status == "supported"
         assert found["rank-wait"].status == "ruled-out"
@@ -306,7 +306,7 @@ class TestRanks:
     def test_ranks_that_can_not_be_matched_bound_communication_only(
         self, bench: Bench
     ) -> None:
-        talk = {"communication_ms": 1.0, "communication_wait_ms": None}
+        talk: dict[str, Any] = {"communication_ms": 1.0, "communication_wait_ms": None}
         found = self.board(bench, rank(**talk), rank(number=1, **talk))
         assert found["communication"].status == "ruled-out"
         assert found["rank-wait"].status == "untestable"
