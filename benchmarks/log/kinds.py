@@ -17,8 +17,9 @@ _N_RANKS = 8
 
 def _stamp(i: int) -> str:
     """One second for ten lines, as a busy server stamps them."""
-    s = i // 10
-    return f"05-{1 + s // 86400 % 28:02d} {s // 3600 % 24:02d}:{s // 60 % 60:02d}:{s % 60:02d}"
+    minutes, s = divmod(i // 10, 60)
+    hours, m = divmod(minutes, 60)
+    return f"05-{1 + hours // 24 % 28:02d} {hours % 24:02d}:{m:02d}:{s:02d}"
 
 
 def startup() -> bytes:
@@ -157,7 +158,10 @@ def sglang() -> bytes:
 
 def llama() -> bytes:
     """A serving llama-server: slots and timings."""
-    lines = ["0.00.100.000 I srv  llama_server: loading model", "main: server is listening on http://0.0.0.0:8080"]  # fmt: skip
+    lines = [
+        "0.00.100.000 I srv  llama_server: loading model",
+        "main: server is listening on http://0.0.0.0:8080",
+    ]
     for i in range(_BLOCK_LINES // 5):
         head = f"{i // 6000}.{i // 100 % 60:02d}.{i % 1000:03d}.{i * 7 % 1000:03d} I"
         slot = f"id {i % 16:2d} | task {i} |"

@@ -16,6 +16,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.log.kinds import KINDS
+
 from stepscope.parse.serverlog import LogReader
 
 _PIECE = 1 << 22

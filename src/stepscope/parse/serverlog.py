@@ -8,11 +8,13 @@ import re
 from collections.abc import Iterable
 
 from stepscope.parse.log.assemble import assemble
+from stepscope.parse.log.bars import Bars
 from stepscope.parse.log.failures import FailureReader
 from stepscope.parse.log.frame import Frame, FrameReader
 from stepscope.parse.log.lines import LineSplitter
 from stepscope.parse.log.llamacpp import read_llama
-from stepscope.parse.log.quick import dull_bare, dull_word, framed
+from stepscope.parse.log.plain import PlainLines
+from stepscope.parse.log.quick import dull_bare, dull_word, framed, sample_kind
 from stepscope.parse.log.rules import Rules, apply, first_word, untagged, valued
 from stepscope.parse.log.samples import (
     ITERATION,
@@ -59,6 +61,8 @@ _MERGED: Rules = {
     for word in {*BOOT_RULES, *MEMORY_RULES, *CONFIG_RULES, *SGLANG_RULES}
 }
 _VALUED = valued(_MERGED)
+#: First words of bare lines that some table knows.
+_WORDS = frozenset(word.encode() for word in _MERGED)
 
 
 class LogReader:
@@ -78,6 +82,8 @@ class LogReader:
         self._n_lines = 0
         self._n_boots = 1
         self._shapes = Shapes()
+        self._bars = Bars()
+        self._plain = PlainLines(_WORDS)
         self._known_for: object = None
         self._head = b""
         self._head_frame = Frame("")
@@ -93,11 +99,14 @@ class LogReader:
                 self._state.n_requests += 1
                 if self._state.ready_line is None and b'" 200' in raw:
                     self._serving(number, raw)
-            elif raw and not (b" I slot " in raw and b" time =" not in raw):
-                if busy(number) or not skips(number, raw):
-                    self._n_lines = number
-                    self._raw(raw)
-                    busy = self._failures.busy
+            elif (
+                raw
+                and not (b" I slot " in raw and b" time =" not in raw)
+                and (busy(number) or not skips(number, raw))
+            ):
+                self._n_lines = number
+                self._raw(raw)
+                busy = self._failures.busy
         self._n_lines = number
 
     def _serving(self, number: int, raw: bytes) -> None:
@@ -121,6 +130,7 @@ class LogReader:
             truncated = True
             self._n_lines += 1
             self._raw(raw)
+        self._bars_read()
         self._stamp(None)
         for process, line in self._shapes.worked().items():
             facts = self._state.process(process)
@@ -134,6 +144,10 @@ class LogReader:
         )
 
     def _raw(self, raw: bytes) -> None:
+        if self._state.event_strides and self._thinned(raw):
+            return
+        if (b"%" in raw or self._bars.climbing) and self._held_back(raw):
+            return
         if b"Iteration(" in raw:
             match = ITERATION.search(raw)
             if match is not None:
@@ -142,7 +156,9 @@ class LogReader:
         elif self._state.engine == "vllm":
             if self._dull(raw):
                 return
-        elif b" print_timing: " in raw and self._timing(raw):
+        elif (b" print_timing: " in raw and self._timing(raw)) or (
+            not self._failures.busy(self._n_lines) and self._plain.has(raw)
+        ):
             return
         if b"\r" in raw:
             raw = raw.rstrip(b"\r")
@@ -196,6 +212,31 @@ class LogReader:
             return word == b"Engine" and self._state.thinned("stats")
         self._shapes.stamp_of = raw
         return True
+
+    def _thinned(self, raw: bytes) -> bool:
+        """Count a sample that is not kept, before anything of it is read."""
+        kind = sample_kind(raw)
+        if kind is None or not self._state.thinned(kind):
+            return False
+        self._shapes.stamp_of = raw
+        return True
+
+    def _held_back(self, raw: bytes) -> bool:
+        held = self._bars.holds(self._n_lines, raw)
+        if held:
+            return True
+        self._bars_read()
+        if held is None:
+            self._bars.climbing.clear()
+        return False
+
+    def _bars_read(self) -> None:
+        """Read the last states of the bars that were held back: other talk follows."""
+        now = self._n_lines
+        for line, raw in self._bars.taken():
+            self._n_lines = line
+            self._text(raw.rstrip(b"\r").decode("utf-8", "replace"))
+        self._n_lines = now
 
     def _timing(self, raw: bytes) -> bool:
         """Take a timing line of llama-server in its current form."""

@@ -115,17 +115,16 @@ class FailureReader:
         level = frame.level
         if level in ("INFO", "DEBUG"):
             return False
-        if level is None or level == "WARNING":
-            if frame.at_s is None or level is None:
-                named = _PROCESS.match(text)
-                if named is not None:
-                    self._owner = named[1]
-                    return True
-            if _LOUD.search(text) is None:
-                return False
-            self._loose(state, here, who)
+        if level is not None and level != "WARNING":
+            self._report(state, here, who, frames=(), exception=None)
             return True
-        self._report(state, here, who, frames=(), exception=None)
+        named = _PROCESS.match(text) if frame.at_s is None or level is None else None
+        if named is not None:
+            self._owner = named[1]
+        elif _LOUD.search(text) is None:
+            return False
+        else:
+            self._loose(state, here, who)
         return True
 
     def _begin(self, state: State, here: Here, who: str | None) -> None:

@@ -22,7 +22,7 @@ _WORDS = frozenset(
     }
 )  # fmt: skip
 #: A line without such a frame holds one of these, or nobody needs it.
-_STEMS = (
+STEMS = (
     b"rror", b"WARN", b"xception", b"emory", b"illed", b"ailed", b"died", b"atal",
     b"OOM", b"oom", b"NV_ERR", b"CRITICAL", b"No space", b"nable", b"equires",
     b"imed out", b"egment", b"Bus ", b"borted", b"bad_alloc", b"exited", b"enough",
@@ -49,7 +49,25 @@ def dull_bare(raw: bytes) -> bool:
     """True when a line that no known logger framed means nothing."""
     if raw[:1] in (b"[", b"{"):
         return False
-    for stem in _STEMS:  # noqa: SIM110 (a generator costs more than the search)
+    for stem in STEMS:  # noqa: SIM110 (a generator costs more than the search)
         if stem in raw:
             return False
     return True
+
+
+def sample_kind(raw: bytes) -> str | None:
+    """Return what kind of sample a line is that may be left out; None: none.
+
+    One that tells of preemptions is never left out.
+    """
+    if b"Iteration(" in raw:
+        return "iteration" if b"iteration elapsed time: " in raw else None
+    if b"Avg prompt throughput" in raw:
+        held = b"Preemptions: " in raw and b"Preemptions: 0" not in raw
+        return None if held else "stats"
+    if b"e batch, #" in raw or b"Prefill batch" in raw:
+        held = b"#retracted-req: " in raw and b"#retracted-req: 0" not in raw
+        return None if held else "stats"
+    if b" print_timing: " in raw and b" time = " in raw:
+        return "stats"
+    return None
