@@ -6,6 +6,7 @@ all sequences decode, and off again after the asked number of steps. Whatever go
 is recorded and fails nothing else.
 """
 
+import contextlib
 import math
 import threading
 from dataclasses import dataclass
@@ -140,6 +141,8 @@ class Capturing:
         n_ranks = layout.tp * layout.dp * layout.pp
         found = written(context, Path(order.folder), before, n_ranks, asked)
         kept = self._moved(plan, found)
+        with contextlib.suppress(OSError):  # It holds what came before or too late.
+            Path(order.folder).rmdir()
         if not kept:
             self._not_taken(plan, found.why or "no timeline was written")
         elif found.why is not None or len(kept) < n_ranks:
