@@ -27,18 +27,35 @@ executable = [{python}, {fake}]
 [workload]
 input_tokens = 8
 output_tokens = 10
-concurrency = [1, 2]
+concurrency = [2]
 [warm_up]
 blocks = 0
 [capture]
 concurrency = [2]
 seconds = 0.2
-stop_timeout_s = 3
+stop_timeout_s = 2
 """
 
 
-def taken(folder: Path, **environment: str) -> tuple[Run, list[str]]:
-    """Run the recipe against the fake; return the run and what the server saw."""
+class Impatient(Notes):
+    """Asks to stop while the server writes a timeline."""
+
+    def __init__(self, halt: Halt) -> None:
+        super().__init__([])
+        self._halt = halt
+
+    def note(self, severity: str, text: str) -> None:
+        if text == "POST /stop_profile":
+            self._halt.ask()
+
+
+def taken(
+    folder: Path, halt: Halt | None = None, **environment: str
+) -> tuple[Run, list[str]]:
+    """Run the recipe against the fake; return the run and what the server saw.
+
+    With ``halt`` a person gives up while the server writes.
+    """
     events = folder / "events"
     environment["FAKE_EVENTS"] = str(events)
     text = RECIPE.format(
@@ -47,7 +64,8 @@ def taken(folder: Path, **environment: str) -> tuple[Run, list[str]]:
         environment="\n".join(f"{k} = {json.dumps(v)}" for k, v in environment.items()),
     )
     order = Order(expand(load_recipe(text, "r.toml")), text, folder / "run")
-    execute(order, clock=SystemClock(), observer=Notes([]), halt=Halt())
+    observer = Notes([]) if halt is None else Impatient(halt)
+    execute(order, clock=SystemClock(), observer=observer, halt=halt or Halt())
     return open_run(folder / "run"), events.read_text().split("\n")
 
 
@@ -96,6 +114,19 @@ def test_a_timeline_that_fails_fails_nothing_else(
     (found,) = [f for f in run.findings if f.code == "trace-not-taken"]
     assert why in found.message
     assert {c.status for c in run.cells} == {"done"}
+
+
+def test_nobody_waits_for_a_slow_server_after_ctrl_c(tmp_path: Path) -> None:
+    halt = Halt()
+    run, events = taken(tmp_path, halt, FAKE_MODE="slow")
+    assert "/stop_profile" in events
+    assert not run.complete
+    statuses = {c.name: c.status for c in run.cells}
+    assert statuses.pop("baseline-c2-trace") == "interrupted"
+    assert set(statuses.values()) == {"done"}
+    assert [f.code for f in run.findings if f.code.startswith("trace-")] == [
+        "trace-not-taken"
+    ]
 
 
 def test_an_old_vllm_is_told_by_its_environment(tmp_path: Path) -> None:
