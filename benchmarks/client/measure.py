@@ -34,12 +34,17 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where things run. ``favoured``: both run before what else the machine does."""
+    """Where things run.
+
+    ``favoured``: the server runs before what else the machine does, and so does the
+    client unless ``client_favoured`` is false.
+    """
 
     server_cpu: int
     client_cpu: int
     favoured: bool
     tokenizer: str
+    client_favoured: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +98,8 @@ def measured(
     for pid in kernel:
         os.sched_setscheduler(pid, os.SCHED_FIFO, os.sched_param(30))
     serving = subprocess.Popen(
-        server, preexec_fn=lambda: os.sched_setaffinity(0, {place.server_cpu})
+        server,
+        preexec_fn=lambda: os.sched_setaffinity(0, {place.server_cpu}),  # noqa: PLW1509
     )
     try:
         time.sleep(0.7)
@@ -126,7 +132,7 @@ def _watched(
 
     def settle() -> None:
         os.sched_setaffinity(0, {place.client_cpu})
-        if place.favoured:
+        if place.favoured and place.client_favoured:
             # A mere nice value counts within a session only (autogroup).
             os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(10))
 
@@ -137,7 +143,7 @@ def _watched(
         env=environment,
         stdout=log,
         stderr=subprocess.STDOUT,
-        preexec_fn=settle,
+        preexec_fn=settle,  # noqa: PLW1509
         cwd=load.folder,
     )
     if disturb is not None:

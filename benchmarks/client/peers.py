@@ -5,9 +5,9 @@
         [--vllm PROGRAM] [--sglang-rust PYTHON] [--aiperf PROGRAM] [--guidellm PROGRAM]
 
 The server is pinned to one core and each client to another. Errors are the client's
-figure minus the server's own. ``--favour`` (root) lets the server (SCHED_FIFO) and each client
-(SCHED_RR, from its start) run before what else the machine does. A client that can not
-be started is said and left out. ``--out`` is appended to, and the table is over all
+figure minus the server's own. ``--favour`` (root) lets the server (SCHED_FIFO) and each
+client (SCHED_RR, from its start) run before what else the machine does. A client that
+can not be started is said and left out. ``--out`` is appended to, and the table is over all
 that it holds; ``--runs 0`` prints the table alone.
 """
 
@@ -136,7 +136,9 @@ def table(records: list[dict]) -> str:
     for scenario in dict.fromkeys(r["scenario"] for r in records):
         rows = [r for r in records if r["scenario"] == scenario and "failed" not in r]
         lines += [f"\n### {scenario}\n", "| client | runs |", "|---|---|"]
-        lines[-2] += "".join(f" {title} |" for title, _, _ in _COLUMNS) + " self-check |"
+        lines[-2] += (
+            "".join(f" {title} |" for title, _, _ in _COLUMNS) + " self-check |"
+        )
         lines[-1] += "---|" * (len(_COLUMNS) + 1)
         names = dict.fromkeys(r["client"] for r in rows)
         middle: dict[str, dict[str, float]] = {}

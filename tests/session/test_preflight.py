@@ -9,7 +9,7 @@ from typing import cast
 import pytest
 
 from stepscope.engines.catalog import engine_of
-from stepscope.errors import SessionError
+from stepscope.errors import RecipeError, SessionError
 from stepscope.findings import Finding
 from stepscope.recipe.expand import expand
 from stepscope.recipe.loader import load_recipe
@@ -155,3 +155,14 @@ def test_visible_gpus_are_indices_or_unknown(
         Configuration(name="c", environment={"CUDA_VISIBLE_DEVICES": text})
     )
     assert found == expected
+
+
+def test_a_key_that_is_not_set_is_said_before_anything_boots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SERVER_KEY", raising=False)
+    keyed = plan(head='api_key_env = "SERVER_KEY"\n')
+    with pytest.raises(RecipeError, match="SERVER_KEY is not set"):
+        preflight(keyed, engine_of("embedded"), tmp_path, free_port("127.0.0.1"), None)
+    monkeypatch.setenv("SERVER_KEY", "open")
+    preflight(keyed, engine_of("embedded"), tmp_path, free_port("127.0.0.1"), None)

@@ -17,9 +17,10 @@ import msgspec
 
 from stepscope.cli.bench_flags import BACKENDS, Asked, read_flags
 from stepscope.cli.bench_load import load_options
+from stepscope.cli.bench_save import save
 from stepscope.cli.bench_table import table
 from stepscope.clock import SystemClock
-from stepscope.errors import RecipeError, SessionError
+from stepscope.errors import SessionError
 from stepscope.load.bench_result import (
     by_replica,
     details,
@@ -31,8 +32,9 @@ from stepscope.load.bench_result import (
 from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests, read_texts
 from stepscope.load.probe import probe
-from stepscope.load.prompts import uses_token_ids
+from stepscope.load.prompts import server_of, uses_token_ids
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec
+from stepscope.load.speculation import drafts, speculation
 from stepscope.run.requests import Request
 from stepscope.units import NS_PER_S
 
@@ -94,6 +96,7 @@ class _VllmWords(click.Command):
 @click.option("--save-result", is_flag=True)
 @click.option("--save-detailed", is_flag=True, help="Requests one by one, too.")
 @click.option("--append-result", is_flag=True)
+@click.option("--save-csv", type=click.Path(path_type=Path), help="Add a row to it.")
 @click.option("--result-dir", type=click.Path(path_type=Path), default=Path())
 @click.option("--result-filename")
 @click.option("--metadata", multiple=True, help="NAME=VALUE")
@@ -117,6 +120,7 @@ def bench(**flags: Any) -> int:
         where = Path(folder) / "cell"
         where.mkdir()
         progress = None if quiet else _Line(spec.n_prompts)
+        before = drafts(server_of(spec))
         result = drive(
             spec, where, clock=SystemClock(), on_progress=progress, stop=stop
         )
@@ -124,12 +128,13 @@ def bench(**flags: Any) -> int:
             progress.end()
         requests = read_requests(where)
         document = _document(asked, spec, result, requests, read_texts(where))
-    if flags["save_result"] or flags["append_result"]:
-        _save(document, flags, asked)
+        document |= speculation(before, drafts(server_of(spec)))
+    save(document, flags, asked)
     if flags["as_json"]:
         print(msgspec.json.encode(document).decode())
     else:
-        print(table(document, asked.metrics, asked.percentiles, result.health))
+        metrics = _metrics(asked, requests)
+        print(table(document, metrics, asked.percentiles, result.health))
     _note_lengths(spec, requests)
     for finding in result.findings:
         print(f"{finding.code}: {finding.message}", file=sys.stderr)
@@ -154,10 +159,10 @@ def _note_lengths(spec: LoadSpec, requests: tuple[Request, ...]) -> None:
         )
     short = sum((r.output_tokens or 0) < (r.requested_output_tokens or 0) for r in ok)
     if short:
+        asked_out = {r.requested_output_tokens for r in ok}
+        end = f"{asked_out.pop()}" if len(asked_out) == 1 else "all their"
         print(
-            f"answers: {short} of {len(ok)} ended before the tokens that they were"
-            " asked for",
-            file=sys.stderr,
+            f"answers: {short} of {len(ok)} ended before {end} tokens", file=sys.stderr
         )
 
 
@@ -230,7 +235,7 @@ def _document(
         **(details(requests, texts, spec.input_tokens or 0) if asked.detailed else {}),
         **peaks(requests),
         "rtfx": 0.0,
-        **statistics(found, asked.metrics, asked.percentiles),
+        **statistics(found, _metrics(asked, requests), asked.percentiles),
         "client": msgspec.to_builtins(result.health),
         "failures": dict(failures),
         "replicas": by_replica(requests, spec.base_urls),
@@ -242,6 +247,13 @@ def _document(
         "num_warmups": asked.n_warmups,
         "prompt_form": "token-ids" if uses_token_ids(spec) else "text",
     }
+
+
+def _metrics(asked: Asked, requests: tuple[Request, ...]) -> tuple[str, ...]:
+    """Return the metrics asked for, and the first answer's where it is another time."""
+    if any(r.first_answer_at_ns != r.first_content_at_ns for r in requests if r.ok):
+        return (*asked.metrics, "ttfat")
+    return asked.metrics
 
 
 def _traffic(asked: Asked, spec: LoadSpec) -> dict[str, Any]:
@@ -265,39 +277,6 @@ def _traffic(asked: Asked, spec: LoadSpec) -> dict[str, Any]:
     if spec.source.name != "random":
         said["dataset_name"] = spec.source.name
     return said
-
-
-def _save(document: dict[str, Any], flags: dict[str, Any], asked: Asked) -> None:
-    name = flags["result_filename"]
-    if name is None:
-        many = asked.max_concurrency
-        at = "" if many is None else f"-concurrency{many}"
-        base = asked.model.rsplit("/", 1)[-1]
-        name = (
-            f"{asked.label or asked.backend}-{_rate_name(document)}{at}-{base}"
-            f"-{document['date']}.json"
-        )
-    path: Path = flags["result_dir"] / name
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        line = msgspec.json.encode(document)
-        if flags["append_result"]:
-            with path.open("ab") as file:
-                file.write((b"\n" if file.tell() else b"") + line)
-        else:
-            path.write_bytes(line)
-    except OSError as error:
-        raise RecipeError(str(path), f"{error.strerror}", "a writable file") from error
-    print(f"saved {path}", file=sys.stderr)
-
-
-def _rate_name(document: dict[str, Any]) -> str:
-    """Return the rate as vLLM has it in file names."""
-    strategy = document.get("ramp_up_strategy")
-    if strategy is None:
-        return f"{document['request_rate']}qps"
-    start, end = document["ramp_up_start_rps"], document["ramp_up_end_rps"]
-    return f"ramp-up-{strategy}-{start:g}qps-{end:g}qps"
 
 
 @contextmanager

@@ -6,11 +6,18 @@ from typing import Any
 from stepscope.run.client import ClientHealth
 
 _WIDTH = 50
+_NAMES = {
+    "client_queue_time": "Client Queue Time",
+    "e2el_including_client_queue": "E2EL incl. Client Queue",
+}
 _TITLES = {
     "ttft": "Time to First Token",
     "tpot": "Time per Output Token (excl. 1st token)",
     "itl": "Inter-token Latency",
     "e2el": "End-to-end Latency",
+    "client_queue_time": "Client-side Queueing",
+    "e2el_including_client_queue": "Queue-inclusive End-to-end Latency",
+    "ttfat": "Time to First Answer Token",
 }
 
 
@@ -42,7 +49,7 @@ def table(
         _row("Total token throughput (tok/s):", result["total_token_throughput"]),
     ]
     for metric in metrics:
-        name = metric.upper()
+        name = _NAMES.get(metric, metric.upper())
         lines.append(f"{_TITLES[metric]:-^{_WIDTH}}")
         lines.append(_row(f"Mean {name} (ms):", result[f"mean_{metric}_ms"]))
         lines.append(_row(f"Median {name} (ms):", result[f"median_{metric}_ms"]))
@@ -50,11 +57,27 @@ def table(
             _row(f"P{p:g} {name} (ms):", result[f"p{p:g}_{metric}_ms"])
             for p in percentiles
         ]
+    lines += _speculation(result)
     lines += _client(health)
     for kind, n in result["failures"].items():
         lines.append(_row(f"Failed ({kind}):", n))
     lines.append("=" * _WIDTH)
     return "\n".join(lines)
+
+
+def _speculation(result: Mapping[str, Any]) -> list[str]:
+    """Return what the server counted of drafts; ITL is then a gap between steps."""
+    if "spec_decode_acceptance_length" not in result:
+        return []
+    length = result["spec_decode_acceptance_length"]
+    return [
+        f"{'Speculative Decoding':-^{_WIDTH}}",
+        _row("Acceptance rate (%):", result["spec_decode_acceptance_rate"]),
+        _row("Acceptance length:", length),
+        _row("Tokens per step and sequence:", length),
+        _row("Drafts:", result["spec_decode_num_drafts"]),
+        "ITL is the gap between events, each of one step's tokens.",
+    ]
 
 
 def _client(health: ClientHealth) -> list[str]:

@@ -23,6 +23,20 @@ def ask(server: Server, path: str, body: object = None) -> Any:
         The decoded answer; None when there was none, none with status 200, or none
         in JSON: what is asked here is optional everywhere.
     """
+    data = _asked(server, path, body)
+    try:
+        return None if data is None else msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        return None
+
+
+def ask_text(server: Server, path: str) -> str | None:
+    """Return what the server says at ``path``; None when it says nothing there."""
+    data = _asked(server, path, None)
+    return None if data is None else data.decode("utf-8", "replace")
+
+
+def _asked(server: Server, path: str, body: object) -> bytes | None:
     address = parse_address(server.base_url)
     connection = http.client.HTTPConnection(address.authority)
     headers = dict(server.headers)
@@ -34,15 +48,15 @@ def ask(server: Server, path: str, body: object = None) -> Any:
             connection.request("GET", address.prefix + path, headers=headers)
         else:
             headers["Content-Type"] = "application/json"
-            data = msgspec.json.encode(body)
-            connection.request("POST", address.prefix + path, data, headers)
+            sent = msgspec.json.encode(body)
+            connection.request("POST", address.prefix + path, sent, headers)
         response = connection.getresponse()
         data = response.read()
-        return msgspec.json.decode(data) if response.status == 200 else None
-    except (OSError, SessionError, http.client.HTTPException, msgspec.DecodeError):
+    except (OSError, SessionError, http.client.HTTPException):
         return None
     finally:
         connection.close()
+    return data if response.status == 200 else None
 
 
 def served_models(server: Server) -> list[dict[str, Any]]:

@@ -14,7 +14,14 @@ import numpy.typing as npt
 from stepscope.run.requests import Request
 from stepscope.units import NS_PER_S, ms, seconds
 
-METRICS = ("ttft", "tpot", "itl", "e2el")
+METRICS = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2el",
+    "client_queue_time",
+    "e2el_including_client_queue",
+)
 
 Values = npt.NDArray[np.float64]
 
@@ -34,14 +41,34 @@ def samples(requests: Sequence[Request]) -> Samples:
     """
     ok = [r for r in requests if r.ok]
     gaps = [np.diff(r.chunks_ns) for r in ok]
+    queued = queue_ns(requests)
     return Samples(
         {
+            "client_queue_time": _ms([queued[r.index] for r in ok]),
+            "e2el_including_client_queue": _ms(
+                [queued[r.index] + (r.e2el_ns or 0) for r in ok]
+            ),
+            "ttfat": _ms([r.ttfat_ns for r in ok]),
             "ttft": _ms([r.ttft_ns for r in ok]),
             "tpot": _ms([r.tpot_ns for r in ok]),
             "itl": (np.concatenate(gaps) if gaps else np.zeros(0)) / 1e6,
             "e2el": _ms([r.e2el_ns for r in ok]),
         }
     )
+
+
+def queue_ns(requests: Sequence[Request]) -> dict[int, int]:
+    """Return how long each request waited in the client before its send, by index.
+
+    From when it was due; in a closed loop, where all are due at once, from the first
+    send.
+    """
+    start = min((r.sent_at_ns for r in requests), default=0)
+    return {
+        r.index: r.sent_at_ns
+        - (start if r.intended_at_ns is None else r.intended_at_ns)
+        for r in requests
+    }
 
 
 def _ms(values: Sequence[float | None]) -> Values:
@@ -155,6 +182,7 @@ def details(
 ) -> dict[str, Any]:
     """Return vLLM's per-request lists, in prompt order; times in seconds."""
     ordered = sorted(requests, key=lambda r: r.index)
+    queued = queue_ns(requests)
     return {
         "input_lens": [r.prompt_tokens or input_tokens for r in ordered],
         "output_lens": [r.output_tokens if r.ok else 0 for r in ordered],
@@ -162,6 +190,7 @@ def details(
         "itls": [(np.diff(r.chunks_ns) / 1e9).tolist() for r in ordered],
         "latencies": [_seconds(r.e2el_ns) for r in ordered],
         "start_times": [seconds(r.sent_at_ns) for r in ordered],
+        "queue_times": [seconds(queued[r.index]) for r in ordered],
         "generated_texts": [texts.get(r.index, "") for r in ordered],
         "errors": [
             "" if r.ok else f"{r.failure}: {r.failure_detail or ''}" for r in ordered

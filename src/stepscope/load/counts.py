@@ -135,7 +135,9 @@ class Counts:
             in_flight=self._in_flight,
         )
 
-    def tally(self, loop: str, clock_step_ns: int) -> Tally:
+    def tally(
+        self, loop: str, clock_step_ns: int, waited_ns: int | None = None
+    ) -> Tally:
         """Return everything that was counted."""
         return Tally(
             loop=loop,
@@ -160,6 +162,7 @@ class Counts:
             tpot_sum_ns=self._tpot_sum_ns,
             n_tpot=self._n_tpot,
             clock_step_ns=clock_step_ns,
+            waited_ns=waited_ns,
             offered_ns=self._offered_ns,
             achieved_ns=self._achieved_ns(),
             capped=self.capped,

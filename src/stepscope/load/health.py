@@ -86,6 +86,7 @@ def client_health(
         ),
         verdict="limited" if reasons else "ok",
         reasons=tuple(reasons),
+        waited_pct=_waited_pct(tallies),
     )
 
 
@@ -182,6 +183,11 @@ def _schedule_reasons(
             f" {MIN_HELD_PCT:g} %"
         )
     return reasons
+
+
+def _waited_pct(tallies: Sequence[Tally]) -> float | None:
+    told = [t for t in tallies if t.waited_ns is not None]
+    return _most(told, [t.waited_ns or 0 for t in told])
 
 
 def _most(tallies: Sequence[Tally], parts_ns: list[int]) -> float | None:

@@ -20,6 +20,7 @@ from stepscope.load.pacing import Pacer
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stamps import Stamper
 from stepscope.load.stock import Prompt, Stock
+from stepscope.load.waking import Waking
 from stepscope.load.wire import Peer
 from stepscope.run.requests import Request
 from stepscope.units import ns
@@ -74,6 +75,7 @@ class Lane:
         self.new_slot: Callable[[], Slot] | None = None
         self.over = asyncio.Event()
         self.stamper = Stamper(clock)
+        self.waking = Waking(self.loop, clock)
         self.counts = Counts(0, 0, clock)
         self._clock = clock
         self._write = write
@@ -101,6 +103,7 @@ class Lane:
         """
         self._left = stock
         self._running = True
+        self.waking.start()
         n_held = 0 if self._open_loop else len(self.slots)
         self.counts = Counts(n_held, stock.n_requests, self._clock)
         if self._open_loop:
@@ -149,6 +152,7 @@ class Lane:
             self._pacer.close()
         for slot in self.slots:
             slot.close()
+        self.waking.close()
         self.stamper.close()
 
     def give(self, slot: "Slot", prompt: Prompt, from_ns: int) -> None:
@@ -271,14 +275,17 @@ class Lane:
         """Return when the bytes just read arrived, and whether they may have waited.
 
         Without a usable kernel stamp that is now, and the delay counted is a bound: a
-        turn that slept began with the arrival; otherwise bytes that the look before
-        did not show came after it.
+        turn that slept began with the arrival, or later by as much as the process may
+        have woken late; otherwise bytes that the look before did not show came after
+        it.
         """
         now = self.now()
         if not self._in_turn:
             self._in_turn = True
-            slept = now - self._looked_at_ns > _SLEPT_NS
-            self._before_ns = now if slept else self._turn_at_ns
+            self._before_ns = self._turn_at_ns
+            if now - self._looked_at_ns > _SLEPT_NS:
+                woke = now - self.waking.late_ns(now)
+                self._before_ns = max(woke, self._looked_at_ns)
             self._turn_at_ns = now
             self.loop.call_soon(self._end_turn)
         counts = self.counts

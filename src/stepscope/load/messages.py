@@ -96,6 +96,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
         offered_ns: In an open loop, from the start to when the last was due.
         achieved_ns: The same to when the last that was due was sent.
         capped: A full client held requests back that were due.
+        waited_ns: Time in which the process waited for a core; None: not known.
         clock_step_ns: Largest step of the wall clock against the monotonic one.
     """
 
@@ -121,6 +122,7 @@ class Tally(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     tpot_sum_ns: float
     n_tpot: int
     clock_step_ns: int
+    waited_ns: int | None = None
     offered_ns: int | None = None
     achieved_ns: int | None = None
     capped: bool = False

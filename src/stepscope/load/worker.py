@@ -126,7 +126,8 @@ class Worker:
         loop.remove_reader(0)
         lane.stamper.watch()
         name = "uvloop" if type(loop).__module__.startswith("uvloop") else "asyncio"
-        _say(lane.counts.tally(name, lane.stamper.step_ns), sure=True)
+        waited_ns = lane.waking.waited_ns
+        _say(lane.counts.tally(name, lane.stamper.step_ns, waited_ns), sure=True)
         lane.close()
 
     async def _connect(self) -> None:

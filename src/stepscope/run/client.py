@@ -28,6 +28,8 @@ class ClientHealth(
         busy_pct: Busy share of the busiest event loop; time in which another process
             had the core counts as busy.
         cpu_pct_max: CPU of the busiest client process, percent of one core.
+        waited_pct: Share of the cell in which the client process that waited most was
+            ready to run and had no core; None: the system does not say.
         late_sends_ms_p99: Lateness of sends against the moment a slot was free (or
             the schedule).
         held_pct: Requests in flight over those asked for, mean over the span in
@@ -52,3 +54,4 @@ class ClientHealth(
     tokens_per_chunk_mean: float | None
     verdict: str
     reasons: tuple[str, ...] = ()
+    waited_pct: float | None = None

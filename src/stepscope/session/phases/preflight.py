@@ -13,6 +13,7 @@ import psutil
 from stepscope.engines.definition import EngineDef, Flags
 from stepscope.errors import SessionError
 from stepscope.findings import Finding
+from stepscope.load.prompts import authorization
 from stepscope.recipe.records import Configuration, LaunchPlan, Plan, Recipe
 from stepscope.session.nvml import Gpus
 from stepscope.session.watch.processes import name_of
@@ -48,9 +49,12 @@ def preflight(
 
     Raises:
         SessionError: The first thing that would make the run fail.
+        RecipeError: The server's key is not in the environment.
     """
     if not plan.launches:
         return ()
+    # The client would say it first after the boot was paid for.
+    authorization(plan.recipe.api_key_env, None)
     findings = list(_disk(out, plan))
     _files(plan)
     if not engine.boots:
