@@ -9,7 +9,7 @@ import msgspec
 from stepscope.archive.atomic import write_bytes
 from stepscope.findings import Finding
 from stepscope.load.response import Response
-from stepscope.load.spec import LoadSpec
+from stepscope.load.spec import LoadSpec, Source
 from stepscope.recipe.records import CellPlan
 from stepscope.run.run import Answer, Launch
 from stepscope.session.context import Context
@@ -76,6 +76,8 @@ def question_spec(spec: LoadSpec, question: int) -> LoadSpec:
         input_tokens=n_prompt,
         output_tokens=min(_ANSWER_TOKENS, room - n_prompt),
         temperature=0.0,
+        arrivals=None,
+        source=Source(),
     )
 
 
