@@ -7,8 +7,8 @@
 The server is pinned to one core and each client to another. Errors are the client's
 figure minus the server's own. ``--favour`` (root) lets the server (SCHED_FIFO) and each
 client (SCHED_RR, from its start) run before what else the machine does. A client that
-can not be started is said and left out. ``--out`` is appended to, and the table is over all
-that it holds; ``--runs 0`` prints the table alone.
+can not be started is said and left out. ``--out`` is appended to, and the table is over
+all that it holds; ``--runs 0`` prints the table alone.
 """
 
 import argparse

@@ -163,6 +163,8 @@ def test_a_key_that_is_not_set_is_said_before_anything_boots(
     monkeypatch.delenv("SERVER_KEY", raising=False)
     keyed = plan(head='api_key_env = "SERVER_KEY"\n')
     with pytest.raises(RecipeError, match="SERVER_KEY is not set"):
-        preflight(keyed, engine_of("embedded"), tmp_path, free_port("127.0.0.1"), None)
+        preflight(
+            keyed, engine_of(keyed.recipe), tmp_path, free_port("127.0.0.1"), None
+        )
     monkeypatch.setenv("SERVER_KEY", "open")
-    preflight(keyed, engine_of("embedded"), tmp_path, free_port("127.0.0.1"), None)
+    preflight(keyed, engine_of(keyed.recipe), tmp_path, free_port("127.0.0.1"), None)
