@@ -60,7 +60,7 @@ def trace(
 
     _check(files, as_json=as_json, each=each, export=export, output=output)
     cache = None if no_cache else cache_folder()
-    captures = [(path.name, [path]) for path in files]
+    captures = [(_stem(path), [path]) for path in files]
     if not each:
         captures = [(_label(files), list(files))]
     loaded = [(label, load_traces(paths, cache=cache)) for label, paths in captures]
@@ -90,7 +90,14 @@ def trace(
 
 
 def _label(files: tuple[Path, ...]) -> str:
-    return files[0].name if len(files) == 1 else f"{len(files)} files"
+    return _stem(files[0]) if len(files) == 1 else f"{len(files)} files"
+
+
+def _stem(path: Path) -> str:
+    """Return a file's name without its endings: ``decode_c8`` of a traced run."""
+    for ending in (".gz", ".json", ".trace", ".pt", ".sqlite"):
+        path = path.with_suffix("") if path.suffix == ending else path
+    return path.name
 
 
 def _check(

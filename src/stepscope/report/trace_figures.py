@@ -7,7 +7,7 @@ from stepscope.report.figure import COLOURS, Figure
 from stepscope.timeline.picture import StepPicture
 from stepscope.timeline.records import Budget, IdleCauses, Rank, TraceResult
 
-_WIDTH = 470
+_WIDTH = 440
 #: part of a step -> (colour, what the legend calls it), in the order of the bar
 _PARTS = {
     "compute": ("s0", "computation"),
@@ -104,10 +104,18 @@ def budget_figure(traced: "list[Traced]") -> Figure | None:
         spec={
             "width": _WIDTH,
             "height": {"step": 26},
+            # The page's font may be wider than the one that labels were measured in.
+            "padding": {"left": 5 + max(len(bar) for bar in order), "right": 5},
             "data": {"values": rows},
             "mark": {"type": "bar", "height": 17},
             "encoding": {
-                "y": {"field": "bar", "type": "nominal", "title": None, "sort": order},
+                "y": {
+                    "field": "bar",
+                    "type": "nominal",
+                    "title": None,
+                    "sort": order,
+                    "axis": {"labelLimit": 300},
+                },
                 "x": {"field": "v", "type": "quantitative", "title": "ms of a step"},
                 "order": {"field": "o", "type": "ordinal"},
                 "color": {
@@ -117,7 +125,12 @@ def budget_figure(traced: "list[Traced]") -> Figure | None:
                         "domain": [text for _, text in used],
                         "range": [COLOURS[colour] for colour, _ in used],
                     },
-                    "legend": {"title": None, "columns": 3, "labelLimit": 220},
+                    "legend": {
+                        "title": None,
+                        "columns": 2,
+                        "columnPadding": 48,
+                        "labelLimit": 0,
+                    },
                 },
                 "description": {"field": "text"},
             },
@@ -136,8 +149,8 @@ def gap_figure(one: Traced, index: int) -> Figure | None:
         return None
     rows = []
     for bin_ in ranks[0].gap_histogram:
-        upper = "above" if bin_.to_us is None else f"to {number(bin_.to_us)}"
-        length = f"{number(bin_.from_us)} {upper}"
+        upper = "and more" if bin_.to_us is None else f"to {bin_.to_us:g}"
+        length = f"{bin_.from_us:g} {upper}"
         said = f"{number(bin_.count_per_step)} gaps of {length} us a step,"
         rows.append(
             {

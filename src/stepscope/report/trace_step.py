@@ -14,16 +14,18 @@ _ROW, _BAR = 26, 18
 _LEAST_WIDTH = 0.6
 #: kind of mark -> (class of the page's style sheet, what the legend calls it)
 _LOOK = {
-    "compute": ("fill-s0", "computation"),
+    "compute": ("fill-s2", "other computation"),
     "communication": ("fill-s4", "communication"),
-    "memcpy": ("fill-s2", "copies"),
+    "memcpy": ("fill-ink", "copies"),
     "graph launch": ("fill-s1", "graph launch"),
-    "call": ("fill-s3", "API call"),
-    "wait": ("fill-s5", "host waits"),
+    "call": ("fill-rule", "API call"),
+    "wait": ("fill-window", "host waits"),
     "annotation": ("fill-grid", "annotation"),
     "layer 0": ("fill-grid", ""),
     "layer 1": ("fill-rule", ""),
 }
+#: The kernels that take most of the step have colours of their own.
+_TOP = ("fill-s0", "fill-s3", "fill-s5")
 
 
 def step_svg(picture: StepPicture, name: str) -> str:
@@ -33,12 +35,14 @@ def step_svg(picture: StepPicture, name: str) -> str:
         picture: The step, from ``timeline.picture.step_picture``.
         name: Makes its ids unique; letters, digits and dashes.
     """
-    height = 34 + _ROW * len(picture.lanes) + 24
     width = _LEFT + _WIDTH + _RIGHT
-    body = [_axis(picture, height)]
+    top = dict(zip(_top_kernels(picture), _TOP, strict=False))
+    below = 30 + _ROW * len(picture.lanes)
+    legend, height = _legend(picture, below + 18, top)
+    body = [_axis(picture, below)]
     for i, lane in enumerate(picture.lanes):
-        body.append(_lane(lane, 30 + i * _ROW, picture.length_us))
-    body.append(_legend(picture, height - 8))
+        body.append(_lane(lane, 30 + i * _ROW, picture.length_us, top))
+    body.append(legend)
     title, spoken = step_title(picture), step_spoken(picture)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
@@ -87,9 +91,8 @@ def _said(lane: Lane) -> str:
     )
 
 
-def _axis(picture: StepPicture, height: int) -> str:
+def _axis(picture: StepPicture, bottom: int) -> str:
     step = _tick(picture.length_us)
-    bottom = height - 26
     parts, at = [], 0.0
     while at <= picture.length_us:
         x = _LEFT + _WIDTH * at / picture.length_us
@@ -114,13 +117,25 @@ def _tick(length_us: float) -> float:
         size *= 10
 
 
-def _lane(lane: Lane, y: float, length_us: float) -> str:
+def _top_kernels(picture: StepPicture) -> list[str]:
+    """Return the kernels, wide enough to be seen, that take most of the step."""
+    spent: dict[str, float] = {}
+    for lane in picture.lanes:
+        for mark in lane.marks:
+            if mark.kind == "compute" and mark.n == 1:
+                spent[mark.name] = spent.get(mark.name, 0.0) + mark.busy_us
+    most = sorted(spent, key=lambda name: -spent[name])[: len(_TOP)]
+    return [name for name in most if spent[name] > 0.02 * picture.length_us]
+
+
+def _lane(lane: Lane, y: float, length_us: float, top: dict[str, str]) -> str:
     text = escape(lane.name)
     label = f'<text class="fill-ink" x="0" y="{y + 13}">{text}</text>'
-    return label + "".join(_rectangle(mark, y, length_us) for mark in lane.marks)
+    marks = "".join(_rectangle(mark, y, length_us, top) for mark in lane.marks)
+    return label + marks
 
 
-def _rectangle(mark: Mark, y: float, length_us: float) -> str:
+def _rectangle(mark: Mark, y: float, length_us: float, top: dict[str, str]) -> str:
     scale = _WIDTH / length_us
     lo, hi = max(mark.start_us, 0.0), min(mark.end_us, length_us)
     width = max((hi - lo) * scale, _LEAST_WIDTH)
@@ -129,6 +144,8 @@ def _rectangle(mark: Mark, y: float, length_us: float) -> str:
     if mark.kind.startswith("layer"):
         tone = ' fill-opacity="0.55"'
     look = _LOOK[mark.kind][0]
+    if mark.kind == "compute" and mark.n == 1:
+        look = top.get(mark.name, look)
     what = f"{mark.name}: {number(mark.end_us - mark.start_us)} us"
     if mark.n > 1:
         what += f", {number(100 * share)} % busy, {mark.n} together"
@@ -139,14 +156,23 @@ def _rectangle(mark: Mark, y: float, length_us: float) -> str:
     )
 
 
-def _legend(picture: StepPicture, y: float) -> str:
+def _legend(picture: StepPicture, y: float, top: dict[str, str]) -> tuple[str, int]:
+    """Return the legend and where it ends, in lines as wide as the picture."""
     kinds = {mark.kind for lane in picture.lanes for mark in lane.marks}
-    parts, x = [], float(_LEFT)
-    for kind, (look, text) in _LOOK.items():
-        if kind in kinds and text:
-            parts.append(
-                f'<rect class="{look}" x="{x:.0f}" y="{y - 9}" width="10" height="10"/>'
-                f'<text class="fill-ink" x="{x + 14:.0f}" y="{y}">{text}</text>'
-            )
-            x += 34 + 6.4 * len(text)
-    return "".join(parts)
+    entries = [(look, _short(name)) for name, look in top.items()]
+    entries += [(look, t) for kind, (look, t) in _LOOK.items() if kind in kinds and t]
+    parts, x = [], 0.0
+    for look, text in entries:
+        width = 30 + 6.3 * len(text)
+        if x + width > _LEFT + _WIDTH:
+            x, y = 0.0, y + 17
+        parts.append(
+            f'<rect class="{look}" x="{x:.0f}" y="{y - 9}" width="10" height="10"/>'
+            f'<text class="fill-ink" x="{x + 14:.0f}" y="{y}">{escape(text)}</text>'
+        )
+        x += width
+    return "".join(parts), round(y + 8)
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 24 else f"{name[:11]}…{name[-11:]}"

@@ -66,7 +66,8 @@ def entry_of(path: Path, folder: Path) -> Path | None:
 def kept(entry: Path, path: Path) -> list[Trace] | None:
     """Return the traces of an entry, as read from ``path``; None without a good one."""
     try:
-        with np.load(entry, allow_pickle=False) as stored:
+        # numpy leaves a file that it opened and can not read open.
+        with entry.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             heads = msgspec.json.decode(bytes(stored["heads"]), type=list[_Head])
             columns = {name: stored[name] for name in stored.files}
             traces = [_assembled(path, h, columns, i) for i, h in enumerate(heads)]

@@ -1,0 +1,185 @@
+"""Exported steps, pictures, kept columns and files side by side."""
+
+import gzip
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.timeline.planting import DECODE, PI0, SWEEP, TRACES, real
+from tests.timeline.test_budget_laws import a_rank
+
+from stepscope.errors import ArchiveError, RefusedError
+from stepscope.timeline.analyze import analyze_traces
+from stepscope.timeline.cache import entry_of
+from stepscope.timeline.choose import chosen_steps
+from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.load import load_trace, load_traces
+from stepscope.timeline.perfetto import perfetto
+from stepscope.timeline.picture import step_picture
+from stepscope.timeline.records import TraceResult
+
+
+def only(device: Device, n: int) -> Device:
+    """Keep the periods that an export of ``n`` steps holds."""
+    index = chosen_steps(device, n)
+    return replace(device, start=device.start[index], end=device.end[index])
+
+
+def exported(devices: list[Device], n: int, tmp_path: Path) -> TraceResult:
+    path = tmp_path / "steps.json.gz"
+    path.write_bytes(perfetto(devices, n))
+    return analyze_traces(load_trace(path))
+
+
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("name", [DECODE, PI0])
+def test_exported_steps_have_the_budget_that_they_had(
+    name: str, n: int, tmp_path: Path
+) -> None:
+    from stepscope.timeline.rank import rank_record
+
+    device = read_device(real(name))
+    truth = rank_record(0, only(device, n), None, usable=True, host_sound=True)
+    found = exported([device], n, tmp_path).ranks[0]
+    assert found.n_periods == n
+    assert found.step_kind == device.kind
+    assert found.step_ms == truth.step_ms
+    assert found.budget_ms == truth.budget_ms
+    assert found.idle_ms == truth.idle_ms
+    assert found.kernels_per_step == truth.kernels_per_step
+
+
+def test_an_export_of_ranks_keeps_who_waits_for_whom(tmp_path: Path) -> None:
+    ranks = [a_rank([], late, i) for i, late in enumerate((0, 9_000, 2_000))]
+    truth = analyze_traces(ranks)
+    found = exported([read_device(t) for t in ranks], 4, tmp_path)
+    assert [r.rank for r in found.ranks] == [0, 1, 2]
+    assert [r.budget_ms for r in found.ranks] == [r.budget_ms for r in truth.ranks]
+    assert found.straggler_rank == truth.straggler_rank == 1
+
+
+def test_an_export_is_small_and_holds_nothing_but_the_steps() -> None:
+    device = read_device(real(DECODE))
+    data = perfetto([device])
+    assert len(data) < 40_000
+    events = json.loads(gzip.decompress(data))["traceEvents"]
+    kinds = {event.get("cat") for event in events}
+    assert kinds == {
+        None, "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "ac2g",
+        "cuda_driver", "user_annotation", "gpu_user_annotation",
+    } - {"cuda_driver"}  # fmt: skip
+    # Every arrow that begins ends.
+    starts = sorted(e["id"] for e in events if e["ph"] == "s")
+    assert starts == sorted(e["id"] for e in events if e["ph"] == "f")
+    assert data == perfetto([device])
+
+
+def test_a_trace_without_steps_can_not_be_exported() -> None:
+    device = read_device(real("mi300x_graph_underrecorded.json.gz"))
+    with pytest.raises(RefusedError, match="no whole step"):
+        perfetto([device])
+
+
+def test_a_picture_holds_all_busy_time_in_few_marks() -> None:
+    device = read_device(real(DECODE))
+    picture = step_picture(device)
+    lanes = {lane.name: lane.marks for lane in picture.lanes}
+    assert {"annotations", "API calls", "layers", "stream 7"} <= set(lanes)
+    assert sum(mark.n for mark in lanes["stream 7"]) > 900
+    assert len(lanes["stream 7"]) < 400
+    for name in ("stream 7", "API calls"):
+        ends = [mark.end_us for mark in lanes[name]]
+        starts = [mark.start_us for mark in lanes[name]]
+        assert starts == sorted(starts)
+        assert all(a <= b for a, b in zip(starts, ends, strict=True))
+    found = analyze_traces([device.trace]).ranks[0]
+    assert found.step_busy_pct is not None
+    busy = sum(m.busy_us for n in lanes if n.startswith("stream") for m in lanes[n])
+    assert busy / picture.length_us == pytest.approx(
+        found.step_busy_pct / 100, abs=0.01
+    )
+
+
+def test_the_layers_of_a_real_model_are_one_row() -> None:
+    rank = analyze_traces([real(DECODE)]).ranks[0]
+    layer = rank.layer
+    assert layer is not None
+    # Qwen3-30B-A3B has 48; the last lacks the norm that is fused into the next.
+    assert (layer.n_layers, layer.kernels_per_layer, layer.n_seen) == (48, 19, 47 * 13)
+    assert layer.ms_per_layer is not None
+    assert rank.step_ms is not None
+    assert 0.9 < 48 * layer.ms_per_layer / rank.step_ms.mean < 1
+    names = [kernel.name for kernel in layer.kernels]
+    assert names.count("fused_moe_kernel") == 2
+    parts = [(k.us_mean or 0) + (k.gap_before_us_mean or 0) for k in layer.kernels]
+    # Programmatic launches overlap by a little.
+    assert sum(parts) / 1e3 == pytest.approx(layer.ms_per_layer, rel=0.01)
+
+
+def test_what_the_host_did_in_a_long_gap_is_named() -> None:
+    gaps = analyze_traces([real(PI0)]).ranks[0].top_gaps
+    assert gaps[0].us_mean > 200
+    assert any("cudaGraphLaunch" in (gap.host or "") for gap in gaps)
+
+
+def test_kept_columns_are_what_was_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(gzip.decompress((TRACES / PI0).read_bytes()))
+    first = load_trace(path, tmp_path / "cache")
+    entry = entry_of(path, tmp_path / "cache")
+    assert entry is not None
+    assert entry.exists()
+    again = load_trace(path, tmp_path / "cache")
+    assert analyze_traces(again) == analyze_traces(first)
+    assert [p.name for p in tmp_path.iterdir()] in (
+        ["t.json", "cache"],
+        ["cache", "t.json"],
+    )
+    # The content names the entry: the old columns of a changed file are not its own.
+    path.write_bytes(path.read_bytes()[:-200_000])
+    with pytest.raises(ArchiveError):
+        load_trace(path, tmp_path / "cache")
+
+
+def test_a_damaged_entry_is_read_anew(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_bytes(gzip.decompress((TRACES / PI0).read_bytes()))
+    truth = load_trace(path, tmp_path)
+    entry = entry_of(path, tmp_path)
+    assert entry is not None
+    whole = entry.read_bytes()
+    for damage in (whole[:1000], b"", whole[:-9] + b"\0" * 9, b"no zip at all"):
+        entry.write_bytes(damage)
+        assert len(load_trace(path, tmp_path)[0].ops) == len(truth[0].ops)
+        assert entry.read_bytes() == whole
+
+
+def test_small_files_and_folders_that_can_not_be_written_are_no_reason_to_fail(
+    tmp_path: Path,
+) -> None:
+    assert entry_of(SWEEP / DECODE, tmp_path) is None
+    path = tmp_path / "t.json"
+    path.write_bytes(gzip.decompress((TRACES / PI0).read_bytes()))
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    assert load_trace(path, blocked)
+
+
+def test_files_side_by_side_are_the_same_in_order_of_rank(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths = [TRACES / f"dlrm_8rank_v100_nccl/rank{i}.json.gz" for i in (3, 0)]
+    alone = load_traces(paths)
+    assert [trace.rank for trace in alone] == [0, 3]
+    large = []
+    for i in (1, 0):
+        path = tmp_path / f"rank{i}.json"
+        path.write_bytes(
+            gzip.decompress((TRACES / PI0).read_bytes()) + b" " * (3 << 20)
+        )
+        large.append(path)
+    found = load_traces(large, n_processes=2)
+    assert [trace.rank for trace in found] == [0, 1]
+    assert np.array_equal(found[0].ops.start_ns, real(PI0).ops.start_ns)
