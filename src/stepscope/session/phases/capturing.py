@@ -122,31 +122,39 @@ class Capturing:
         if not recorder.joined(self._server):
             self._not_taken(plan, "the server ended, or the run was stopped")
             return cell
-        if recorder.why is not None:
-            self._not_taken(plan, recorder.why)
         if recorder.began:
-            self._keep(plan, asked, order, before)
+            self._keep(plan, order, before, recorder.why)
+        else:
+            self._not_taken(plan, recorder.why or "the profiler was not started")
         return cell
 
     def _keep(
         self,
         plan: CellPlan,
-        asked: Tracing,
         order: TraceOrder,
         before: frozenset[Path],
+        why: str | None,
     ) -> None:
-        """Move what was written into the run, and say what is missing."""
+        """Move what was written into the run, and say what is missing.
+
+        Args:
+            plan: The cell.
+            order: Where the server wrote.
+            before: What lay there before.
+            why: What went wrong while it was recorded; None: nothing.
+        """
         context = self._context
         layout = context.engine.layout(self._flags())
         n_ranks = layout.tp * layout.dp * layout.pp
-        found = written(context, Path(order.folder), before, n_ranks, asked)
+        found = written(context, Path(order.folder), before, n_ranks)
         kept = self._moved(plan, found)
         with contextlib.suppress(OSError):  # It holds what came before or too late.
             Path(order.folder).rmdir()
+        why = why or found.why
         if not kept:
-            self._not_taken(plan, found.why or "no timeline was written")
-        elif found.why is not None or len(kept) < n_ranks:
-            told = found.why or f"{len(kept)} of {n_ranks} ranks wrote one"
+            self._not_taken(plan, why or "no timeline was written")
+        elif why is not None or len(kept) < n_ranks:
+            told = why or f"{len(kept)} of {n_ranks} ranks wrote one"
             self._find("trace-incomplete", plan, f"timeline of {plan.name}: {told}")
         for rank, path in kept:
             context.book.put_trace(

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from stepscope.recipe.records import Tracing
 from stepscope.session.context import Context
 from stepscope.units import NS_PER_MS, NS_PER_S, ns
 
@@ -39,7 +38,6 @@ def written(
     folder: Path,
     before: frozenset[Path],
     n_ranks: int,
-    asked: Tracing,
 ) -> Written:
     """Wait until the timelines of all ranks are whole, or no more come.
 
@@ -48,10 +46,10 @@ def written(
         folder: Where the server writes.
         before: What lay there before the profiler was started.
         n_ranks: Timelines that are expected.
-        asked: How long the server may take.
     """
     clock = context.clock
-    until = clock.now_ns() + ns(asked.stop_timeout_s)
+    asked = context.recipe.tracing
+    until = clock.now_ns() + ns(asked.stop_timeout_s if asked is not None else 0.0)
     last_change = clock.now_ns()
     seen: dict[Path, int] = {}
     while True:
