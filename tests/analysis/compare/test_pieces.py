@@ -115,6 +115,13 @@ def test_better_is_not_worse(result_of: Make) -> None:
     assert decide(found, RATE, 0.02).exit_code == 0
 
 
+def test_a_verdict_from_one_start_says_so_in_the_same_breath(result_of: Make) -> None:
+    rng = np.random.default_rng(9)
+    cells = arm(result_of, "a", 0, 4, rng, n_launches=1)
+    cells += arm(result_of, "b", 0.1, 4, rng, n_launches=1)
+    assert "on a single start" in decide(whole(cells), RATE).why
+
+
 def test_of_several_configurations_the_worst_decides(result_of: Make) -> None:
     rng = np.random.default_rng(10)
     cells = arm(result_of, "a", 0, 4, rng) + arm(result_of, "b", 0.1, 4, rng)

@@ -19,7 +19,7 @@ from stepscope.analysis.records import CellResult
 pytestmark = pytest.mark.slow
 Make = Callable[..., CellResult]
 RATE = "output_tokens_per_s"
-N = 1000
+N = 2000
 
 
 def say(text: str) -> None:
@@ -88,6 +88,14 @@ def test_a_against_a_is_shown_to_differ_in_five_of_a_hundred(
     assert rows == pytest.approx(0.95, abs=0.02)
     assert means == pytest.approx(0.95, abs=0.02)
     assert worse < 0.04
+
+
+def test_one_start_of_each_is_wrong_as_often_as_starts_differ(result_of: Make) -> None:
+    """Why the finding one-launch stands beside such a verdict."""
+    how = {"n_launches": 1, "launch_cv": 0.01}
+    wrong, rows, _, _ = rates(result_of, 137, 500, (0.0,), 3, **how)
+    say(f"\none start, SD 1 %: false {100 * wrong:.1f} %, rows {100 * rows:.1f} %")
+    assert wrong > 0.15
 
 
 def test_four_configurations_against_one_keep_five_of_a_hundred(

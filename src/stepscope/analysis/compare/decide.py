@@ -55,8 +55,10 @@ def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
         told.setdefault(b, "undetermined")
     order: tuple[Verdict, ...] = ("slower", "undetermined", "same", "faster")
     worst = next(v for v in order if v in told.values())
-    code = EXIT_CODES[worst]
-    return Decision(worst, code, _why(of, told, worst, metric, margin))
+    why = _why(of, told, worst, metric, margin)
+    if worst != "undetermined" and any(f.code == "one-launch" for f in of.findings):
+        why += ", on a single start of one: what starts differ by is not in it"
+    return Decision(worst, EXIT_CODES[worst], why)
 
 
 def _verdict(of: Family, margin: float | None) -> Verdict:
