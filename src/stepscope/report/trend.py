@@ -101,7 +101,7 @@ def _figure(
         "field": "k",
         "type": "nominal",
         "scale": {"domain": names, "range": [series(i) for i in range(len(names))]},
-        "legend": {"title": None} if len(names) > 1 else None,
+        "legend": {"title": None, "labelLimit": 400} if len(names) > 1 else None,
     }
     lines: dict[str, object] = {
         "data": {"values": rows},

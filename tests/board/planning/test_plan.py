@@ -134,21 +134,31 @@ def test_minutes_are_those_of_the_recipes_own_plan_at_the_runs_own_pace(
     assert "58 s" in document.pace[0]
 
 
-def test_timelines_that_the_run_holds_are_read_before_one_is_bought(
+def test_a_timeline_is_taken_where_it_is_open_and_never_where_one_is(
     sweep: Judged,
 ) -> None:
     document = planned(sweep)
-    first, second = document.candidates[:2]
-    assert [first.id, second.id] == ["read-trace", "read-trace"]
-    assert first.minutes is None
-    assert first.command is not None
-    assert first.command.startswith("stepscope trace ")
     (bought,) = by_id(document, "trace")
-    held = {s.what for s in first.settles if s.concurrency_from == 1}
+    # The run holds those of 8 and 128, and the board has read them.
+    assert document.recipe is not None
+    tracing = load_recipe(document.recipe, "next").tracing
+    assert tracing is not None
+    assert {1, 512} <= set(tracing.concurrency)
+    assert {8, 128}.isdisjoint(tracing.concurrency)
+    asked = ("launch", "graph-launch", "kernel-gaps", "scheduler")
+    open_ = {
+        (e.hypothesis, e.scope.concurrency_from)
+        for e in sweep.board.entries
+        if e.hypothesis in asked and e.status in ("standing", "untestable")
+    }
     decided = {
         (s.what, s.concurrency_from) for s in bought.settles if s.how == "decides"
     }
-    assert not {what for what, low in decided if low == 1} & held
+    assert decided == open_
+    bare = msgspec.structs.replace(sweep.run, traces=())
+    board = judge(bare, sweep.analysis)
+    (fresh,) = by_id(planned(Judged(bare, sweep.analysis, board)), "trace")
+    assert fresh.title.endswith("at concurrency 1, 512")
 
 
 def test_nothing_is_settled_twice(sweep: Judged) -> None:

@@ -37,13 +37,14 @@ def shifts(values: Sequence[float], alpha: float) -> tuple[Shift, ...]:
 
     Source: binary segmentation; each segment is split where the difference of means
         over its standard error is largest, if no more than a share ``alpha`` of 1,999
-        random orders of the segment has as large a largest one.
+        random orders of the segment has as large a largest one; each part of a split
+        gets half of the share.
     Assumes: runs are independent, with equal relative spread within levels. A slow
         drift is no level, and shows as many small shifts.
 
     Args:
         values: In order of time.
-        alpha: Chance of a false change that is accepted for each segment.
+        alpha: Chance of a false change that is accepted in a series without any.
 
     Returns:
         Shifts of at least 1 %; none below 20 values.
@@ -53,14 +54,16 @@ def shifts(values: Sequence[float], alpha: float) -> tuple[Shift, ...]:
         return ()
     rng = np.random.default_rng(logs.size)
     cuts: dict[int, float] = {}
-    todo = [(0, int(logs.size))]
+    todo = [(0, int(logs.size), alpha)]
     while todo:
-        low, high = todo.pop()
+        low, high, most = todo.pop()
         found = _split(logs[low:high], rng)
-        if found is None or found[1] > alpha:
+        if found is None or found[1] > most:
             continue
-        cuts[low + found[0]] = found[1]
-        todo += [(low, low + found[0]), (low + found[0], high)]
+        middle = low + found[0]
+        cuts[middle] = found[1]
+        # Two parts are two more chances of a false change.
+        todo += [(low, middle, most / 2), (middle, high, most / 2)]
     return _sized(logs, cuts)
 
 
@@ -79,7 +82,7 @@ def levels(values: Sequence[float], at: Sequence[int]) -> Floats:
 def drift(residuals: Floats) -> float | None:
     """Return the correlation of neighbours; None where nothing varies."""
     total = float(np.sum(residuals**2))
-    if total <= 0:
+    if total <= 1e-24:
         return None
     return float(np.sum(residuals[1:] * residuals[:-1])) / total
 

@@ -27,7 +27,7 @@ from stepscope.findings import Finding
 from stepscope.run.run import Run
 
 SCHEMA = 1
-#: Chance of any false change point over all series of a document, per round of splits.
+#: Chance of any false change point over all series of a document.
 _ALPHA = 0.05
 #: Neighbours that resemble each other more than chance does, in standard errors.
 _DRIFTS = 2.5

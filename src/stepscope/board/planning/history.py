@@ -34,7 +34,7 @@ class History:
         eager: A configuration without graphs took part.
         pinned: Configurations differ in their processors.
         counters: GPM counters were sampled.
-        traced: Concurrencies with a timeline -> its path.
+        traced: Concurrencies with a timeline.
         n_cpus: Of the machine.
     """
 
@@ -51,7 +51,7 @@ class History:
     eager: bool
     pinned: bool
     counters: bool
-    traced: dict[int, str]
+    traced: frozenset[int]
     n_cpus: int | None
 
 
@@ -86,7 +86,9 @@ def history_of(run: Run, analysis: Analysis) -> History:
             c.telemetry is not None and c.telemetry.sm_active_pct is not None
             for c in analysis.cells
         ),
-        traced={t.concurrency: t.path for t in run.traces if t.concurrency is not None},
+        traced=frozenset(
+            t.concurrency for t in run.traces if t.concurrency is not None
+        ),
         n_cpus=run.machine.n_cpus,
     )
 

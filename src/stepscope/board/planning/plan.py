@@ -20,7 +20,6 @@ from stepscope.run.run import Run
 SCHEMA = 1
 #: Every kind of measurement, in the order that breaks ties.
 OFFERS: tuple[Callable[[Facts], Iterator[Offer]], ...] = (
-    watching.read_traces,
     watching.own_run,
     watching.details,
     watching.trace,
@@ -125,13 +124,11 @@ def _document(
     ranked = sorted(
         zip(offers, made, strict=True),
         key=lambda pair: (
-            pair[0].id != "read-trace",
             order.get(id(pair[0]), len(order)),
             -(pair[1].value_per_minute or 0.0),
             pair[1].not_in_recipe is not None,
         ),
     )
-    readable = {o for x in offers if x.id == "read-trace" for o in x.bears_on}
     return PlanDocument(
         schema=SCHEMA,
         run=facts.run.id,
@@ -142,9 +139,7 @@ def _document(
         usd=None if price is None or recipe is None else price * basket.minutes / 60,
         pace=pace.told,
         left_open=tuple(
-            o.told("decides")
-            for o in facts.opens
-            if o not in basket.settled and o not in readable
+            o.told("decides") for o in facts.opens if o not in basket.settled
         ),
         recipe=recipe,
         fill_in=base.fill_in if recipe is not None else (),

@@ -71,12 +71,12 @@ class PlanDocument(
     """What to measure next.
 
     Attributes:
-        candidates: What only has to be read first, then the chosen ones in the order
-            in which they were chosen, then the others by value per minute.
+        candidates: Chosen ones first, in the order in which they were chosen; then
+            by value per minute.
         minutes: Of the recipe.
         usd: Of the recipe; None without prices.
         pace: Where minutes are from, in words.
-        left_open: What neither the recipe nor a free command would decide.
+        left_open: What the recipe would not decide.
         recipe: TOML; None where nothing is worth a recipe.
         fill_in: What must be filled in before it runs.
     """

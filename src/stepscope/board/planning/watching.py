@@ -1,10 +1,11 @@
 """Offers that look closer: timelines, iteration lines, counters, another client."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stepscope.board.planning.draft import Draft, Patch
 from stepscope.board.planning.history import DETAILS, EAGER, TRACES
 from stepscope.board.planning.offer import Facts, Offer, once
+from stepscope.board.planning.opened import Open
 
 #: What only a timeline prices, and what it can show of others.
 _TIMELINE = (
@@ -16,51 +17,30 @@ _COUNTED = ("bandwidth", "compute")
 _LEAST_CPUS = 4
 
 
-def read_traces(facts: Facts) -> Iterator[Offer]:
-    """Timelines that the run holds cost nothing to read."""
-    for concurrency, path in sorted(facts.history.traced.items()):
-        mine = [o for o in facts.hypotheses(*_TIMELINE) if o.covers(concurrency)]
-        if mine:
-            yield Offer(
-                id="read-trace",
-                title=f"read the timeline of concurrency {concurrency} that is there",
-                reason="it prices launches, gaps and waits there, and is already taken",
-                bears_on=tuple(mine),
-                not_in_recipe="nothing is to be measured",
-                command=f"stepscope trace {path}",
-            )
-
-
 def trace(facts: Facts) -> Iterator[Offer]:
-    """A timeline at the ends of what is open, where the run holds none."""
+    """Timelines of what is open, where the run holds none."""
     found = facts.hypotheses(*_TIMELINE)
     sizes = facts.sizes(found)
-    ends = dict.fromkeys(c for c in (*sizes[:1], *sizes[-1:]) if c)
-    wanted = tuple(c for c in ends if c not in facts.history.traced)
-    if not found or not wanted or facts.history.gpu is False:
+    wanted = _to_trace(facts, found, sizes)
+    if not wanted or facts.history.gpu is False:
         return
     there = [o for o in found if any(o.covers(c) for c in wanted)]
-    # What a timeline that the run holds may settle is not to be bought.
-    held = [o for o in there if any(o.covers(c) for c in facts.history.traced)]
     why = None
     if facts.history.engine not in TRACES:
         why = (
             f"only {' and '.join(TRACES)} servers started here can be told to take one"
         )
-    at = " and ".join(map(str, wanted))
+    at = ", ".join(map(str, wanted))
     yield Offer(
         id="trace",
         title=f"kernel timeline of decode steps at concurrency {at}",
         reason="it prices launches, gaps, waits and the engine's own work in one"
-        " picture; between the two sizes it decides only where both agree",
-        decides=tuple(o for o in there if o not in held),
-        bears_on=(
-            *held,
-            *(
-                o
-                for o in facts.hypotheses("bandwidth", "compute")
-                if any(o.covers(c) for c in wanted)
-            ),
+        " picture; between two sizes it decides only where both agree",
+        decides=tuple(there),
+        bears_on=tuple(
+            o
+            for o in facts.hypotheses("bandwidth", "compute")
+            if any(o.covers(c) for c in wanted)
         ),
         needs=None
         if why
@@ -74,6 +54,21 @@ def trace(facts: Facts) -> Iterator[Offer]:
         if why
         else None,
     )
+
+
+def _to_trace(
+    facts: Facts, found: Sequence[Open], sizes: Sequence[int]
+) -> tuple[int, ...]:
+    """Return the ends of what is open, and one size of each range without an end.
+
+    What was traced is not traced again: the board has read it.
+    """
+    wanted = dict.fromkeys((*sizes[:1], *sizes[-1:]))
+    for o in found:
+        mine = facts.sizes((o,))
+        if mine and not any(o.covers(c) for c in wanted):
+            wanted[mine[-1]] = None
+    return tuple(sorted(c for c in wanted if c not in facts.history.traced))
 
 
 def details(facts: Facts) -> Iterator[Offer]:
@@ -156,14 +151,13 @@ def eager(facts: Facts) -> Iterator[Offer]:
     if facts.history.gpu is False:
         return
     ends = (sizes[0], sizes[-1])
-    held = [o for o in decides if any(o.covers(c) for c in facts.history.traced)]
     yield Offer(
         id="eager",
         title=f"the same cells without graphs (--{flag}) at {ends[0]} and {ends[1]}",
         reason="what graphs save is what launching one by one would cost; two starts"
         " each, so that a start is not taken for the flag",
-        decides=tuple(o for o in decides if o not in held),
-        bears_on=(*held, *facts.hypotheses("graph-launch")),
+        decides=decides,
+        bears_on=facts.hypotheses("graph-launch"),
         needs=Draft(
             repeats=dict.fromkeys(ends, 2),
             patches=(Patch("eager-next", {flag: True}),),
