@@ -166,5 +166,9 @@ def test_the_real_timelines_are_the_steps_that_requests_saw(tmp_path: Path) -> N
         (8, "same", "median gap of c8_0"),
         (128, "same", "median gap of c128_0"),
     ]
+    (told,) = [
+        f.message for f in analysis.findings if "concurrency 8 take" in f.message
+    ]
+    assert "idles 5.01 % of a step (ms: inside_graph 0.399, after_launch" in told
     stretches = [round(s.stretch_pct or 0.0, 1) for s in analysis.traced]
     assert stretches == [1.1, 0.1]

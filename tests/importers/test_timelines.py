@@ -85,3 +85,10 @@ def test_a_timeline_of_a_cpu_is_refused_by_the_gate(tmp_path: Path) -> None:
     assert not budget.usable
     assert budget.ranks == ()
     assert budget.defects == ("no-device-records",)
+
+
+def test_all_ranks_of_a_capture_are_read_together(tmp_path: Path) -> None:
+    ranks = sorted((SHARED / "data/traces/dlrm_8rank_v100_nccl").glob("rank*.json.gz"))
+    (budget,) = with_timelines(run_of(*ranks), tmp_path).step_budgets
+    assert budget.n_ranks == len(ranks) == 8
+    assert budget.ranks == (), "one training step has no period"

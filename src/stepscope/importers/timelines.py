@@ -81,7 +81,13 @@ def budget_of(result: TraceResult, traces: Sequence[TraceRef]) -> StepBudget:
         straggler_rank=result.straggler_rank,
         straggler_reason=result.straggler_reason,
         findings=tuple(
-            msgspec.structs.replace(f, cell=first.cell, launch=first.launch)
+            # What spoils a timeline spoils no measurement.
+            msgspec.structs.replace(
+                f,
+                cell=first.cell,
+                launch=first.launch,
+                severity="warning" if f.severity == "error" else f.severity,
+            )
             for f in result.findings
             if f.code not in _CHECKED_LATER
         ),

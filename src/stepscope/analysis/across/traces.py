@@ -128,6 +128,22 @@ def _step(
     )
 
 
+def _idle(step: TracedStep) -> str:
+    """Return in words how long the idlest rank idles, and why."""
+    known = [(r.idle_ms, r) for r in step.ranks if r.idle_ms is not None]
+    if not known:
+        return ""
+    idle_ms, rank = max(known, key=lambda pair: pair[0])
+    causes = sorted(
+        ((ms, name) for name, ms in rank.idle_by_cause.items() if ms), reverse=True
+    )
+    parts = ", ".join(f"{name} {ms:.3g}" for ms, name in causes)
+    of_rank = f" of rank {rank.rank}" if step.n_ranks > 1 else ""
+    share = 100 * idle_ms / rank.step_ms
+    text = f"; the device{of_rank} idles {share:.3g} % of a step"
+    return f"{text} (ms: {parts})" if parts else text
+
+
 def _match(
     stretch: float | None,
 ) -> Literal["same", "stretched", "other-steps", "unknown"]:
@@ -166,7 +182,7 @@ def _finding(step: TracedStep) -> Finding | None:
         f" against {untraced:.3g} ms untraced ({step.untraced_source})"
     )
     told = {
-        "same": ("trace-agrees", "info", "", ""),
+        "same": ("trace-agrees", "info", _idle(step), ""),
         "stretched": (
             "trace-stretches-step",
             "warning",
