@@ -33,7 +33,9 @@ class Prices:
     def seconds(self, arm: str, one: Contrast, unit: str) -> float | None:
         """Return the mean length of a launch of an arm, or of a run of a row."""
         if unit == "launch":
-            found = [s.seconds for s in self.of.starts if s.arm == arm]
+            used = {r.launch for r in self.of.readings}
+            starts = [s for s in self.of.starts if s.name in used]
+            found = [s.seconds for s in starts if s.arm == arm]
         else:
             mine = [r for r in self.of.readings if (r.arm, r.row) == (arm, one.row)]
             found = [r.seconds for r in mine]
