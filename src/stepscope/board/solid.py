@@ -283,8 +283,9 @@ def _comparisons(analysis: Analysis) -> list[_Claim]:
         place = "" if c.concurrency is None else f" at concurrency {c.concurrency}"
         text = f"{c.b} against {c.a}: {c.metric} {c.delta_pct:+.1f} %{place}"
         if c.verdict == "undetermined" or c.ci95_pct is None:
+            units = "launches" if c.unit == "launch" else "runs"
             needed = (
-                f"{c.runs_needed} runs each" if c.runs_needed else "repeats of both"
+                f"{c.runs_needed} {units} each" if c.runs_needed else "repeats of both"
             )
             claims.append(
                 _Claim(
