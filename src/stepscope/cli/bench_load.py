@@ -132,6 +132,8 @@ def read_source(flags: dict[str, Any]) -> Source:
         trace_model="GPT-4" if name == "burstgpt" and not flags["replay"] else None,
         **(_MOONCAKE if name == "mooncake" else trace),
     )
+    if random and flags["replay"]:
+        raise RecipeError("--replay", "random prompts", "a trace that has times")
     if not random and source.path is None:
         raise RecipeError("--dataset-path", "missing", f"the file for {name}")
     source.check()

@@ -150,6 +150,7 @@ class Lane:
         self._running = False
         if self._pacer is not None:
             self._pacer.close()
+        self._left.close()
         for slot in self.slots:
             slot.close()
         self.waking.close()
@@ -283,9 +284,11 @@ class Lane:
         if not self._in_turn:
             self._in_turn = True
             self._before_ns = self._turn_at_ns
-            if now - self._looked_at_ns > _SLEPT_NS:
-                woke = now - self.waking.late_ns(now)
-                self._before_ns = max(woke, self._looked_at_ns)
+            gap = now - self._looked_at_ns
+            if gap > _LATE_NS:
+                self._before_ns = now - min(self.waking.late_ns(now), gap)
+            elif gap > _SLEPT_NS:  # it can not have woken late by much
+                self._before_ns = now
             self._turn_at_ns = now
             self.loop.call_soon(self._end_turn)
         counts = self.counts

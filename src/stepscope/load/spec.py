@@ -168,6 +168,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 "concurrency", "none, and no arrivals", "a number in flight or a rate"
             )
         if self.source.name == "random":
+            if self.arrivals is not None and self.arrivals.kind == "recorded":
+                raise RecipeError(
+                    "recorded arrivals", "random prompts", "a trace that has times"
+                )
             for name in ("input_tokens", "output_tokens"):
                 if getattr(self, name) is None:
                     raise RecipeError(name, "missing", "a length for random prompts")

@@ -127,6 +127,11 @@ class Stock:
         assert self._file is not None
         return os.pread(self._file.fileno(), self._sizes[at], self._places[at])
 
+    def close(self) -> None:
+        """Let go of the file."""
+        if self._file is not None:
+            self._file.close()
+
     def clear(self) -> None:
         """Drop what is left."""
         self._next = len(self._indices)

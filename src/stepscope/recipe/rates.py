@@ -14,6 +14,7 @@ _MOST_RATE = 1_000_000.0
 #: Arrivals that make one point of their own, and not one a rate.
 _ONE_POINT = ("linear", "exponential", "recorded")
 Rates = tuple[tuple[float, int], ...]
+_TIMED = ("mooncake", "timed_trace", "burstgpt")
 _LENGTHS = ("input_tokens", "output_tokens")
 
 
@@ -66,6 +67,9 @@ def _check(
         problems.add("workload.request_rate", found, "", "Remove one of them")
     if arrivals in ("linear", "exponential"):
         _check_ramp(problems, workload)
+    if arrivals == "recorded" and workload.get("dataset") not in _TIMED:
+        expected = f"expected a dataset that has times: {', '.join(_TIMED)}"
+        problems.add("workload.arrivals", '"recorded"', expected)
     if arrivals == "recorded" and "n_prompts" not in workload:
         expected = "expected how many requests of the trace to send"
         problems.add("workload.n_prompts", "missing", expected)
