@@ -16,7 +16,7 @@ from stepscope.analysis.records import (
     StartupPhase,
 )
 from stepscope.run.run import Launch, Run
-from stepscope.run.serverlog import BootVerdict, Phase
+from stepscope.run.serverlog import BootVerdict, Phase, counted
 from stepscope.units import seconds
 
 _RATE = "output_tokens_per_s"
@@ -81,7 +81,7 @@ def _boot(
     if launch.log is None:
         return result
     code = None if launch.ready else launch.exit_code
-    document = log_document(launch.log, exit_code=code)
+    document = log_document(counted(launch.log, launch.oom_kills), exit_code=code)
     named = _covered_s(document.phases)
     return msgspec.structs.replace(
         result,

@@ -156,7 +156,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     clock (``LogEvent.at_s``) into instants of the timeline; None: to be found from
     ``started_at_ns`` and ``stopped_at_ns``. ``retry_of`` names the failed launch that
     this one repeats; ``applied_fixes`` are flags in which its command differs from its
-    configuration's.
+    configuration's. ``oom_kills`` counts the kills for want of memory in our control
+    group from its start to its end; None: not counted there.
     """
 
     name: str
@@ -180,6 +181,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     warm_up: WarmUpVerdict | None = None
     retry_of: str | None = None
     applied_fixes: tuple[AppliedFix, ...] = ()
+    oom_kills: int | None = None
 
 
 class TraceRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -213,6 +213,8 @@ class BootState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         pinned_host_gib: Host memory pinned by all ranks, where the log says so.
         checkpoint_gib: Size of the checkpoint, where the log says so.
         host_memory_gib: Host memory available, where the log says so.
+        oom_kills: Kills that the server's control group counted while it ran; None:
+            nobody looked. A log in which a count above 0 stands has a failure instead.
     """
 
     stage: str | None = None
@@ -236,6 +238,7 @@ class BootState(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     pinned_host_gib: float | None = None
     checkpoint_gib: float | None = None
     host_memory_gib: float | None = None
+    oom_kills: int | None = None
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -318,3 +321,11 @@ class ServerLog(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     boot: BootState = BootState()
     clock: str | None = None
     event_counts: dict[str, int] = {}
+
+
+def counted(log: ServerLog, oom_kills: int | None) -> ServerLog:
+    """Return a log with what was counted beside it while its server ran."""
+    if oom_kills is None:
+        return log
+    boot = msgspec.structs.replace(log.boot, oom_kills=oom_kills)
+    return msgspec.structs.replace(log, boot=boot)

@@ -24,8 +24,9 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     loaded = log.boot.shards_total is not None and (
         log.boot.shards_loaded == log.boot.shards_total
     )
-    weights_in = log.ledger.weights_gib is not None and loaded
-    if root.kernel is not None:
+    weights_in = log.ledger.weights_gib is not None and (loaded or _all_ranks_in(log))
+    counted = log.boot.oom_kills
+    if root.kernel is not None or (counted and root.exit_code in (None, -9)):
         return "host-oom-kill", _killed(root, log, certain=True)
     if root.exit_code == -7:
         advice = Advice(
@@ -36,6 +37,7 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
         return "shm-exhausted", advice
     if (
         loading
+        and counted != 0
         and not weights_in
         and root.silent
         and root.exit_code in (None, -9)
@@ -43,6 +45,13 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     ):
         return "host-oom-kill", _killed(root, log, certain=False)
     return "unknown", _unexplained(root, log)
+
+
+def _all_ranks_in(log: ServerLog) -> bool:
+    """Every rank has said that its weights are loaded, and no load bar denies it."""
+    ranks = number(log, "world_size", "tensor_parallel_size") or 1
+    n_in = sum(ledger.weights_gib is not None for ledger in log.ledgers.values())
+    return log.boot.shards_total is None and max(n_in, 1) >= ranks
 
 
 def ray_advice(log: ServerLog) -> Advice:
@@ -61,7 +70,12 @@ def ray_advice(log: ServerLog) -> Advice:
 def _killed(root: Root, log: ServerLog, *, certain: bool) -> Advice:
     boot = log.boot
     advice = Advice()
-    if certain and root.kernel is not None:
+    if certain and root.kernel is None:
+        advice.why = (
+            "The out-of-memory killer ended a process of this server: the control"
+            f" group counted {boot.oom_kills} such kills while it ran."
+        )
+    elif certain and root.kernel is not None:
         rss = {k: v for k, v in root.kernel.numbers.items() if k.endswith("_rss_gib")}
         advice.why = "The kernel's out-of-memory killer ended a process of this server."
         if rss:
@@ -185,7 +199,12 @@ def _unexplained(root: Root, log: ServerLog) -> Advice:
     elif root.exit_code is not None:
         advice.why += f", with exit code {root.exit_code}"
     advice.why += "; the log does not say why."
-    if root.exit_code == -9:
+    if root.exit_code == -9 and log.boot.oom_kills == 0:
+        advice.why += (
+            " The control group counted no out-of-memory kill, so SIGKILL came"
+        )
+        advice.why += " from a supervisor, or from a kill that another group counts."
+    elif root.exit_code == -9:
         advice.why += " SIGKILL comes from the kernel or from a supervisor; only dmesg,"
         advice.why += " memory.events or the supervisor's own log can tell."
     if root.exit_code == -11:

@@ -184,6 +184,20 @@ def _port(failure: Failure, log: ServerLog) -> Advice:
         advice = Advice(why=f"The ranks' own port is taken: {failure.text[:200]}")
         advice.fix(name, "set", None, "another port, or end the earlier server")
         return advice
+    if "ZMQError" in failure.text or "tcp://" in failure.text:
+        advice = Advice(
+            why="A socket between the engine's own processes is taken, not the port of"
+            f" the API: {failure.text[:200]}"
+        )
+        advice.fix(
+            "earlier server process",
+            "remove",
+            None,
+            "a process that outlived its server most often holds it; else set another"
+            " VLLM_PORT",
+            "medium",
+        )
+        return advice
     shown = f" {int(port)}" if port else ""
     advice = Advice(why=f"Another process listens on the port{shown}.")
     advice.fix(

@@ -145,6 +145,7 @@ def _boot(state: State, n_boots: int, truncated: bool) -> BootState:
         pinned_host_gib=round(pinned, 2) if pinned else None,
         checkpoint_gib=state.figures.get("checkpoint_gib"),
         host_memory_gib=state.figures.get("host_memory_gib"),
+        oom_kills=0 if "oom_kills" in state.marks else None,
     )
 
 

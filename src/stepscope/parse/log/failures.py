@@ -30,7 +30,7 @@ _LOUD = re.compile(
     r"rror|xception|out of memory|[Kk]illed|died|Bus error|oom|OOM|NV_ERR|NCCL WARN|"
     r"No space left|unable to|failed|fatal|Segmentation|Aborted|bad_alloc|"
     r"requires|terminate called|[Ff]atal|Timed out|exited with code|SIGSEGV|"
-    r"not enough|assert",
+    r"not enough|assert|couldn't bind",
 )
 MAX_FRAMES = 80
 #: A traceback that has not ended after so many lines never will.
@@ -314,6 +314,7 @@ def _kernel(state: State, here: Here) -> bool:
     other = KERNEL_OTHER.search(text) if killed is None else None
     events = MEMORY_EVENTS.match(text.strip())
     if events is not None and int(events["n_kills"]) == 0:
+        state.marks.setdefault("oom_kills", 0.0)
         return True
     hit = killed or other or events
     if hit is None:

@@ -21,7 +21,7 @@ from stepscope.session.phases.retry import (
     first_attempt,
     next_attempt,
 )
-from stepscope.session.phases.stop import gpu_bytes, keep_foreign_log, stopped
+from stepscope.session.phases.stop import before_boot, keep_foreign_log, stopped
 from stepscope.session.phases.warming import Warming
 from stepscope.session.server import RunningServer, Server, ServerOrder
 
@@ -60,7 +60,7 @@ def _run(
     """Run one start of a launch's server; return what to start in its stead."""
     plan = attempt.plan
     launch, server = _launch(context, attempt, session), _server(context, plan)
-    before = gpu_bytes(context)
+    before = before_boot(context)
     try:
         launch, why = boot(context, launch, server)
         if why is None:
@@ -74,10 +74,12 @@ def _run(
             context.book.put_launch(launch)
     finally:
         context.watcher.stop()
-        stopped(context, launch, server, before)
+        ended = stopped(context, launch, server, before)
     if why is None:
         return None
-    again = None if launch.ready else next_attempt(context, attempt, launch)
+    again = None
+    if not launch.ready:
+        again = next_attempt(context, attempt, launch, ended.oom_kills)
     if again is None:
         _give_up(context, plan, plan.cells, f"launch failed: {why}", tally)
         _failed(context, f"{launch.name}: {why}", tally)

@@ -16,7 +16,7 @@ from stepscope.findings import Finding, Severity
 from stepscope.parse.serverlog import parse_log
 from stepscope.recipe.records import LaunchPlan
 from stepscope.run.run import AppliedFix, Launch
-from stepscope.run.serverlog import BootVerdict, ServerLog
+from stepscope.run.serverlog import BootVerdict, ServerLog, counted
 from stepscope.session.context import Context
 from stepscope.session.phases.freed import wait_for_room
 from stepscope.session.phases.safe import safe_fix
@@ -56,13 +56,16 @@ def first_attempt(context: Context, plan: LaunchPlan) -> Attempt:
     return Attempt(plan=_changed(plan, fixes), base=plan.name, fixes=fixes)
 
 
-def next_attempt(context: Context, attempt: Attempt, launch: Launch) -> Attempt | None:
+def next_attempt(
+    context: Context, attempt: Attempt, launch: Launch, oom_kills: int | None
+) -> Attempt | None:
     """Return what to start after a boot that failed; None: nothing would be better.
 
     Args:
         context: The session.
         attempt: What was started; its server has ended.
-        launch: As it was recorded.
+        launch: As it was recorded when it had failed, before it was ended.
+        oom_kills: Counted while it ran.
     """
     if (
         attempt.number >= context.recipe.boot.retry
@@ -70,7 +73,7 @@ def next_attempt(context: Context, attempt: Attempt, launch: Launch) -> Attempt 
         or context.halt.asked.is_set()
     ):
         return None
-    log = _log_of(context, launch)
+    log = counted(_log_of(context, launch), oom_kills)
     verdict = context.doctor(log, launch.exit_code)
     why: str | None
     if verdict.outcome != "failed" or not verdict.fixes:

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import msgspec
 
@@ -10,6 +11,7 @@ from stepscope.findings import Finding
 from stepscope.run.run import Launch
 from stepscope.session.context import Context
 from stepscope.session.server import Server, Stopped
+from stepscope.session.watch.host import cgroup_memory_files, oom_kills
 from stepscope.units import NS_PER_MS, NS_PER_S, gib
 
 _GPU_BACK_NS = 20 * NS_PER_S
@@ -18,33 +20,62 @@ _POLL_NS = 100 * NS_PER_MS
 _GPU_SLACK_BYTES = 512 << 20
 
 
-def stopped(
-    context: Context, launch: Launch, server: Server, before: list[int | None]
-) -> None:
+@dataclass(frozen=True, slots=True)
+class Before:
+    """What there was before a boot.
+
+    Attributes:
+        gpu_bytes: Memory in use of each GPU; empty where none can be seen or is ours.
+        oom_kills: Kills that our control group had counted; None: it does not count.
+    """
+
+    gpu_bytes: list[int | None]
+    oom_kills: int | None
+
+
+def before_boot(context: Context) -> Before:
+    """Look at what a launch may change and must leave as it was."""
+    if not context.engine.boots:
+        return Before([], None)
+    gpus = context.site.gpus
+    return Before(
+        [] if gpus is None else gpus.used_bytes(), oom_kills(cgroup_memory_files())
+    )
+
+
+def stopped(context: Context, launch: Launch, server: Server, before: Before) -> Launch:
     """End a launch: the server and its descendants, and what they held of the GPUs.
 
     Args:
         context: The session.
         launch: As it was last recorded.
         server: Ended first, before anything is written.
-        before: GPU memory in use before the boot, bytes a GPU; empty: unknown.
+        before: What there was before the boot.
+
+    Returns:
+        The launch as it was recorded last.
     """
     context.observer.phase("stop", launch.name)
     end = server.stop()
     if launch.started_at_ns is not None:
         code = server.exit_code()
         launch = msgspec.structs.replace(
-            launch, stopped_at_ns=context.clock.now_ns(), exit_code=code
+            launch,
+            stopped_at_ns=context.clock.now_ns(),
+            exit_code=code,
+            oom_kills=_kills_since(before),
         )
         context.book.put_launch(launch)
-    for finding in (*_left(launch, end), *_held(context, launch, before)):
+    for finding in (*_left(launch, end), *_held(context, launch, before.gpu_bytes)):
         context.book.put_finding(finding)
+    return launch
 
 
-def gpu_bytes(context: Context) -> list[int | None]:
-    """Return the memory in use of each GPU; empty where none can be seen or is ours."""
-    gpus = context.site.gpus
-    return [] if gpus is None or not context.engine.boots else gpus.used_bytes()
+def _kills_since(before: Before) -> int | None:
+    now = oom_kills(cgroup_memory_files())
+    if now is None or before.oom_kills is None:
+        return None
+    return now - before.oom_kills
 
 
 def keep_foreign_log(context: Context, launch: Launch) -> None:

@@ -71,6 +71,25 @@ def cgroup_memory_files(root: Path = _CGROUPS) -> tuple[Path, Path] | None:
     return None
 
 
+def oom_kills(files: tuple[Path, Path] | None) -> int | None:
+    """Return how often our memory cgroup's processes were killed for want of memory.
+
+    The count only grows, and holds the kills of all groups below ours.
+    """
+    if files is None:
+        return None
+    for name in ("memory.events", "memory.oom_control"):
+        try:
+            text = (files[0].parent / name).read_text()
+        except OSError:
+            continue
+        for line in text.splitlines():
+            word, _, count = line.partition(" ")
+            if word == "oom_kill" and count.strip().isdecimal():
+                return int(count)
+    return None
+
+
 def _own_cgroups() -> tuple[str, str]:
     """Return our paths in the memory hierarchy of v1 and in v2, without slash."""
     v1 = v2 = ""
