@@ -11,6 +11,8 @@ from stepscope.analysis.compare.table import METRICS
 from stepscope.analysis.records import Verdict
 from stepscope.findings import Finding
 
+#: More repeats than this are no plan but a sign that something else moves.
+_NO_PLAN = 30
 #: verdict of the whole -> exit code of the contract.
 EXIT_CODES: dict[Verdict, int] = {
     "faster": 0,
@@ -167,6 +169,11 @@ def what_to_run(of: Compared, metric: str) -> str:
         text += f", about {sum(m or 0.0 for m in minutes):.1f} minutes"
     if None not in usd:
         text += f" and {sum(u or 0.0 for u in usd):.2f} USD"
+    if more > _NO_PLAN:
+        return (
+            f"Find what makes one configuration differ by itself first: as it is, {text}"
+            " would settle it with 80 % power"
+        )
     return f"Take {text}: that settles it with 80 % power"
 
 

@@ -14,7 +14,7 @@ from stepscope.findings import Finding
 from stepscope.recipe.records import Workload
 
 #: A drift that leaks into a difference by more than this part is worth a warning.
-_LEAK = 0.1
+_LEAK = 0.15
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
