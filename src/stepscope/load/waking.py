@@ -13,7 +13,7 @@ from pathlib import Path
 from stepscope.clock import Clock
 
 _SCHEDSTAT = Path("/proc/self/schedstat")
-_BEAT_S = 0.005
+_BEAT_S = 0.01
 #: uvloop's timers are rounded up to milliseconds.
 _GRAIN_NS = 2_000_000
 
