@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 
+from stepscope.analysis.predict.limits import batch_limit
 from stepscope.board.planning.draft import Draft
 from stepscope.board.planning.offer import Facts, Offer, once
 from stepscope.board.planning.opened import Open
@@ -82,12 +83,16 @@ def warm_up(facts: Facts) -> Iterator[Offer]:
 def more_sizes(facts: Facts) -> Iterator[Offer]:
     """Concurrencies that pin the step model down."""
     decides = facts.lacking("sizes")
-    sizes = next_sizes(facts.analysis, facts.history.sizes)
+    dp = max(facts.run.layout.dp, 1)
+    launches = facts.run.launches
+    limit = batch_limit(facts.run, launches[0] if launches else None)
+    most = math.inf if limit is None else limit.sequences
+    sizes = next_sizes(facts.analysis, facts.history.sizes, dp=dp, most=most)
     if decides and sizes:
         every = {**once(facts.history.sizes), **dict.fromkeys(sizes, 2)}
         yield Offer(
             id="sizes",
-            title=f"the sweep with concurrency {', '.join(map(str, sizes))} added",
+            title=f"the sweep with concurrency {', '.join(map(str, sizes))} twice",
             reason="a model's level, slope and knee are known as well as the sizes lie;"
             " one session, so that sizes are compared with one another",
             decides=decides,
