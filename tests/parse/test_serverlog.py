@@ -4,15 +4,14 @@ import gzip
 from itertools import pairwise
 from pathlib import Path
 
-import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
+from tests.parse.log_invariants import check_document, check_log
 
 from stepscope.parse.log.frame import FrameReader
 from stepscope.parse.log.lines import MAX_LINE_BYTES, LineSplitter
 from stepscope.parse.log.pyrepr import pairs
 from stepscope.parse.serverlog import LogReader, parse_log
-from stepscope.run.serverlog import ServerLog
 
 TESTS = Path(__file__).parents[1]
 SHARED = TESTS.parents[1] / "shared" / "data"
@@ -296,34 +295,85 @@ def test_printed_python_is_read_without_running_it() -> None:
 FRAGMENTS = [line for path in CASES for line in path.read_bytes().split(b"\n")][::7]
 
 
-@settings(max_examples=150, deadline=None)
-@given(
-    st.lists(
-        st.one_of(
-            st.sampled_from(FRAGMENTS),
-            st.binary(max_size=80),
-            st.text(max_size=60).map(lambda t: t.encode("utf-8", "surrogatepass")),
-            st.tuples(st.sampled_from(FRAGMENTS), st.integers(0, 200)).map(
-                lambda cut: cut[0][: cut[1]]
-            ),
+LINES = st.lists(
+    st.one_of(
+        st.sampled_from(FRAGMENTS),
+        st.binary(max_size=80),
+        st.text(max_size=60).map(lambda t: t.encode("utf-8", "surrogatepass")),
+        st.tuples(st.sampled_from(FRAGMENTS), st.integers(0, 200)).map(
+            lambda cut: cut[0][: cut[1]]
         ),
-        max_size=40,
-    )
+    ),
+    max_size=40,
 )
-def test_no_bytes_raise_and_every_record_can_be_written(lines: list[bytes]) -> None:
-    log = parse_log(b"\n".join(lines))
-    again = msgspec.json.decode(msgspec.json.encode(log), type=ServerLog)
-    assert again.n_lines == log.n_lines
-    for event in log.events:
-        assert 1 <= event.line <= log.n_lines
+
+
+@settings(max_examples=150, deadline=None)
+@given(LINES, st.integers(0, 10_000))
+def test_any_lines_give_a_record_whose_lines_and_sums_hold_however_it_came(
+    lines: list[bytes], at: int
+) -> None:
+    data = b"\n".join(lines)
+    log = parse_log(data)
+    check_log(log, data)
+    reader = LogReader()
+    reader.feed(data[: at % (len(data) + 1)])
+    reader.feed(data[at % (len(data) + 1) :])
+    assert reader.close() == log
 
 
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(CASES), st.integers(0, 20_000), st.binary(max_size=6))
-def test_a_damaged_log_still_gives_a_record(path: Path, at: int, noise: bytes) -> None:
+def test_a_damaged_log_still_gives_a_sound_record_and_verdict(
+    path: Path, at: int, noise: bytes
+) -> None:
     data = path.read_bytes()
     at %= len(data)
-    reader = LogReader()
-    reader.feed(data[:at] + noise)
-    reader.feed(data[at + 1 :])
-    assert reader.close().n_lines > 0
+    damaged = data[:at] + noise + data[at + 1 :]
+    log = parse_log(damaged)
+    check_log(log, damaged)
+    check_document(log, None)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(CASES), st.integers(0, 20_000), st.integers(1, 400))
+def test_a_log_that_lost_a_piece_claims_nothing_beyond_its_lines(
+    path: Path, at: int, length: int
+) -> None:
+    data = path.read_bytes()
+    at %= len(data)
+    torn = data[:at] + data[at + length :]
+    log = parse_log(torn)
+    check_log(log, torn)
+    check_document(log, 1)
+
+
+def test_a_setting_that_was_torn_out_of_the_printed_configuration_is_left_out() -> None:
+    assert pairs("model='m', , 1)>, 'size': 512") == {"model": "m", "size": 512}
+
+
+def test_requests_belong_to_the_start_that_answered_them() -> None:
+    start = (
+        "(APIServer pid=1) INFO 05-02 10:00:00 [api_server.py:1] vLLM API server"
+        " version 0.19.0\n"
+        "(APIServer pid=1) INFO 05-02 10:00:00 [utils.py:1] non-default args:"
+        " {'model': 'm'}\n"
+        "(APIServer pid=1) INFO:     Application startup complete.\n"
+        '(APIServer pid=1) INFO:     1.1.1.1:1 - "POST /v1/completions HTTP/1.1" 200'
+        " OK\n"
+    )
+    log = parse_log((start * 3).encode())
+    assert (log.boot.n_boots, log.boot.n_requests) == (3, 1)
+
+
+def test_a_clock_that_is_set_back_gives_no_length() -> None:
+    text = (
+        "(EngineCore pid=2) INFO 05-02 10:00:09 [core.py:1] Initializing a V1 LLM"
+        " engine (v0.19.0) with config: model='m'\n"
+        "(APIServer pid=1) INFO 05-02 10:00:01 [api.py:1] Route: /health\n"
+        "(APIServer pid=1) INFO:     Application startup complete.\n"
+    )
+    log = parse_log(text.encode())
+    assert log.boot.ready_line == 3
+    assert log.boot.seconds_to_ready is None
+    assert all(phase.seconds is None for phase in log.phases)

@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-import msgspec
 from hypothesis import given, settings, strategies as st
+from tests.parse.log_invariants import check_document
 
-from stepscope.analysis.boot.document import LogDocument, log_document
 from stepscope.parse.serverlog import parse_log
 
 CASES = sorted((Path(__file__).parents[2] / "data" / "logs").rglob("*.log"))
@@ -32,12 +31,9 @@ def mangled(line: bytes, digit: int) -> bytes:
 def test_any_mixture_of_lines_gets_a_verdict(
     lines: list[bytes], exit_code: int | None
 ) -> None:
-    document = log_document(parse_log(b"\n".join(lines)), exit_code=exit_code)
-    again = msgspec.json.decode(msgspec.json.encode(document), type=LogDocument)
-    verdict = again.verdict
-    assert verdict.outcome in ("ready", "failed", "unfinished")
-    assert (verdict.cause is not None) == (verdict.outcome == "failed")
+    data = b"\n".join(lines)
+    log = parse_log(data)
+    verdict = check_document(log, exit_code).verdict
     for fix in verdict.fixes:
-        assert fix.direction in ("raise", "lower", "set", "remove")
         if fix.flag == "--gpu-memory-utilization" and isinstance(fix.value, float):
             assert 0 < fix.value <= 0.95 or fix.direction == "lower"

@@ -68,7 +68,7 @@ def kv_reading(log: ServerLog) -> KvReading:
     if tokens is None or not tokens:
         return KvReading(text="The log prints no token count.")
     length = log.resolved.get("max_model_len")
-    length = length if isinstance(length, int) else None
+    length = length if isinstance(length, int) and length > 0 else None
     times = ledger.max_concurrency
     derived = None
     if log.engine == "vllm" and times is not None and length is not None:

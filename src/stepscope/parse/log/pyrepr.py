@@ -65,7 +65,7 @@ def pairs(text: str) -> dict[str, Value]:
         text = text[1:-1] if text.endswith("}") else text[1:]
     found: dict[str, Value] = {}
     for piece in pieces(text):
-        if piece[:1] in "'\"":
+        if piece.startswith(("'", '"')):
             key, colon, value = piece[1:].partition(piece[0])
             value = value.lstrip()
             if colon and value.startswith(":"):
