@@ -24,13 +24,19 @@ class Waking:
     Args:
         loop: The event loop.
         clock: The monotonic clock.
+        schedstat: Where the scheduler says what it counted.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, clock: Clock) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        schedstat: Path = _SCHEDSTAT,
+    ) -> None:
         self._loop, self._now = loop, clock.now_ns
         self._descriptor = -1
-        if _SCHEDSTAT.exists():
-            self._descriptor = os.open(_SCHEDSTAT, os.O_RDONLY | os.O_CLOEXEC)
+        if schedstat.exists():
+            self._descriptor = os.open(schedstat, os.O_RDONLY | os.O_CLOEXEC)
         self._handle: asyncio.TimerHandle | None = None
         self._due_ns: int | None = None
         self._asked_ns = self._first_ns = self._waited()
