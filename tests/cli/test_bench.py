@@ -202,3 +202,41 @@ def test_a_server_that_refuses_token_ids_gets_text() -> None:
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     assert (document["prompt_form"], document["completed"]) == ("text", 6)
+
+
+def test_a_rate_is_saved_as_vllm_saves_it(tmp_path: Path) -> None:
+    with ScriptedServer(lambda e: e.write(answer()), MODELS) as server:
+        done = bench(
+            *("--base-url", server.url, "--num-prompts", "20", "--request-rate", "100"),
+            *("--burstiness", "2", "--input-len", "8", "--output-len", "4"),
+            *("--save-result", "--save-detailed", "--result-dir", str(tmp_path)),
+            *(
+                "--percentile-metrics",
+                "e2el,client_queue_time,e2el_including_client_queue",
+            ),
+        )
+    assert done.returncode == 0, done.stderr
+    (path,) = tmp_path.iterdir()
+    assert path.name.startswith("openai-100.0qps-m-")
+    saved = json.loads(path.read_text())
+    assert (saved["request_rate"], saved["burstiness"]) == (100.0, 2.0)
+    assert saved["max_concurrency"] is None
+    assert saved["duration"] >= 0.15
+    assert len(saved["queue_times"]) == 20
+    assert min(saved["queue_times"]) >= 0
+    assert saved["mean_client_queue_time_ms"] >= 0
+    whole = saved["mean_e2el_including_client_queue_ms"]
+    assert whole == pytest.approx(saved["mean_e2el_ms"])
+
+
+def test_a_bad_line_of_a_data_set_is_the_only_line(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('{"prompt": "a"}\n{"prompt": 1}\n')
+    done = bench(
+        *("--model", "m", "--dataset-name", "custom", "--dataset-path", str(path)),
+        *("--num-prompts", "2"),
+    )
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert f"{path}: line 2" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

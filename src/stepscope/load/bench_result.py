@@ -46,7 +46,11 @@ def samples(requests: Sequence[Request]) -> Samples:
         {
             "client_queue_time": _ms([queued[r.index] for r in ok]),
             "e2el_including_client_queue": _ms(
-                [queued[r.index] + (r.e2el_ns or 0) for r in ok]
+                # E2EL of an open loop counts from when it was due already.
+                [
+                    queued[r.index] + (r.last_content_at_ns or 0) - r.sent_at_ns
+                    for r in ok
+                ]
             ),
             "ttfat": _ms([r.ttfat_ns for r in ok]),
             "ttft": _ms([r.ttft_ns for r in ok]),
