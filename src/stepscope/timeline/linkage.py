@@ -4,7 +4,7 @@ import re
 
 import numpy as np
 
-from stepscope.timeline.columns import Trace
+from stepscope.timeline.columns import Trace, member
 from stepscope.timeline.defect import Defect
 from stepscope.timeline.steps import call_of_ops
 
@@ -34,7 +34,7 @@ def unanswered_launches(trace: Trace) -> str | None:
     launch = is_launch[calls.name] & mine & (calls.correlation >= 0)
     launch[: owned[0]] = False
     launch[owned[-1] :] = False
-    without = launch & ~np.isin(calls.correlation, trace.ops.correlation)
+    without = launch & ~member(calls.correlation, trace.ops.correlation)
     n_without, n = int(without.sum()), int(launch.sum())
     if n_without <= max(1, n // 1000):
         return None
@@ -46,7 +46,7 @@ def mixed_processes(trace: Trace) -> list[Defect]:
     calls = trace.calls
     linked = calls.correlation >= 0
     ids, processes = calls.correlation[linked], calls.process[linked]
-    hit = np.isin(ids, trace.ops.correlation)
+    hit = member(ids, trace.ops.correlation)
     pairs = np.unique(np.stack([ids[hit], processes[hit]], axis=1), axis=0)
     shared = int((np.diff(pairs[:, 0]) == 0).sum()) if len(pairs) else 0
     if shared > _FEW * len(pairs):

@@ -12,7 +12,7 @@ import numpy as np
 
 from stepscope.errors import ArchiveError, RecipeError
 from stepscope.timeline.cache import entry_of, keep, kept
-from stepscope.timeline.columns import Trace
+from stepscope.timeline.columns import Trace, member
 from stepscope.timeline.kineto import load_kineto
 from stepscope.timeline.nsys import load_nsys
 
@@ -113,12 +113,12 @@ def each_its_own(traces: list[Trace]) -> list[Trace]:
         return traces
     found = []
     for trace in traces:
-        mine = np.isin(trace.calls.correlation, trace.ops.correlation)
+        mine = member(trace.calls.correlation, trace.ops.correlation)
         mine &= trace.calls.correlation >= 0
         other = np.zeros(len(trace.calls), dtype=np.bool_)
         for stranger in traces:
             if stranger is not trace:
-                other |= np.isin(trace.calls.correlation, stranger.ops.correlation)
+                other |= member(trace.calls.correlation, stranger.ops.correlation)
         other &= ~mine & (trace.calls.correlation >= 0)
         for key in (trace.calls.process, trace.calls.thread):
             foreign = np.setdiff1d(key[other], key[mine])
