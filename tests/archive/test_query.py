@@ -94,3 +94,23 @@ def test_what_is_no_plain_question_is_one_line_and_exit_2(
     assert "\n" not in str(error.value)
     assert error.value.exit_code == 2
     assert not Path("stolen.csv").exists()
+
+
+def test_columns_of_one_name_are_numbered() -> None:
+    columns, rows = query("SELECT run, run, cell FROM cells LIMIT 1", [GOLDEN])
+    assert columns == ("run", "run_1", "cell")
+    assert rows[0][0] == rows[0][1]
+    taken, _ = query("SELECT 1 AS a, 2 AS a, 3 AS a_1", [GOLDEN])
+    assert taken == ("a", "a_2", "a_1")
+
+
+def test_throughput_by_run_is_one_query() -> None:
+    sql = (Path(__file__).parents[2] / "docs" / "trend.md").read_text("utf-8")
+    sql = sql.split("```sql\n", 1)[1].split("```", 1)[0]
+    columns, rows = query(sql, [GOLDEN])
+    assert columns == (
+        "run", "created_unix_ns", "configuration", "concurrency", "repeat",
+        "output_tokens_per_s", "tpot_ms", "ttft_ms",
+    )  # fmt: skip
+    assert [row[3] for row in rows] == [1, 2]
+    assert all(row[5] > 0 for row in rows)

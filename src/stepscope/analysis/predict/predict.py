@@ -161,7 +161,7 @@ def _predict(
         gpu=run.gpu if move is None else move.target.gpu.name,
         layout=setting.layout,
         points=tuple(points),
-        assumptions=assumptions(run, base, move),
+        assumptions=assumptions(run, base, setting.launch, move),
     ), found
 
 

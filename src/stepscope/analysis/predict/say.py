@@ -2,12 +2,14 @@
 
 from stepscope.analysis.predict.basis import Basis
 from stepscope.analysis.predict.elsewhere import Move, fractions
-from stepscope.analysis.predict.limits import Limit
+from stepscope.analysis.predict.limits import Limit, batch_limit
 from stepscope.physics.comm import communication
 from stepscope.run.run import Launch, Run
 
 
-def assumptions(run: Run, base: Basis, move: Move | None) -> tuple[str, ...]:
+def assumptions(
+    run: Run, base: Basis, launch: Launch | None, move: Move | None
+) -> tuple[str, ...]:
     """Return everything that was taken for granted, most weighty first."""
     shape = f"{base.input_tokens} tokens in, {base.output_tokens} out"
     told = [
@@ -21,6 +23,10 @@ def assumptions(run: Run, base: Basis, move: Move | None) -> tuple[str, ...]:
     ]
     if not any(launch.log is not None for launch in run.launches):
         told.append("no server log: neither KV memory nor graph sizes bound anything")
+    if batch_limit(run, launch) is None:
+        told.append(
+            "no flag of the server bounds the sequences of a step; its default may"
+        )
     return tuple((_moved(base, move) if move is not None else []) + told)
 
 
