@@ -1,5 +1,6 @@
 """One answer for a program that waits: worse, not worse, or not known."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +9,7 @@ from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.judge import Family, Judged, holm, verdict
 from stepscope.analysis.compare.many import p_value
 from stepscope.analysis.compare.table import METRICS
-from stepscope.analysis.records import Verdict
+from stepscope.analysis.records import Comparison, Verdict
 from stepscope.findings import Finding
 
 #: More repeats than this are no plan but a sign that something else moves.
@@ -139,11 +140,6 @@ def what_to_run(of: Compared, metric: str) -> str:
     mine = [
         c for c in of.comparisons if c.metric == metric and c.verdict == "undetermined"
     ]
-    if any(c.raw for f in of.families for c in f.rows):
-        return (
-            "Measure both in one run, as baseline and [[patch]] of a recipe, with"
-            " n_launches = 3"
-        )
     if not mine:
         return "Measure both at the same workload points with one recipe"
     if all(c.ci95_pct is None for c in mine):
@@ -157,7 +153,14 @@ def what_to_run(of: Compared, metric: str) -> str:
             "No number of repeats up to 1,000 settles it: find what moves the figures"
             " of one configuration first"
         )
-    # A launch measures all rows, so the neediest row decides; runs add up.
+    return _priced(known)
+
+
+def _priced(known: Sequence[Comparison]) -> str:
+    """Return how many more units settle rows, with minutes and money.
+
+    A launch measures all rows, so the neediest row decides; runs add up.
+    """
     unit = known[0].unit
     most = max(known, key=lambda c: (c.runs_needed or 0) - min(c.n_a, c.n_b))
     more = (most.runs_needed or 0) - min(most.n_a, most.n_b)
@@ -171,8 +174,8 @@ def what_to_run(of: Compared, metric: str) -> str:
         text += f" and {sum(u or 0.0 for u in usd):.2f} USD"
     if more > _NO_PLAN:
         return (
-            f"Find what makes one configuration differ by itself first: as it is, {text}"
-            " would settle it with 80 % power"
+            "Find what makes one configuration differ by itself first: as it is,"
+            f" {text} would settle it with 80 % power"
         )
     return f"Take {text}: that settles it with 80 % power"
 
