@@ -3,6 +3,7 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.session.scripted_session import Notes
@@ -11,9 +12,11 @@ from stepscope.archive.reader import open_run
 from stepscope.clock import SystemClock
 from stepscope.recipe.expand import expand, select
 from stepscope.recipe.loader import load_recipe
+from stepscope.run.requests import Request
 from stepscope.run.run import Run
 from stepscope.session.execute import Order, execute
 from stepscope.session.halt import Halt
+from stepscope.session.phases.capturing import Pace, pace_of
 from stepscope.session.phases.tracefiles import is_whole, ranks_of
 
 FAKE = Path(__file__).parent / "fake_vllm.py"
@@ -137,6 +140,24 @@ def test_an_old_vllm_is_told_by_its_environment(tmp_path: Path) -> None:
         "traces/baseline-trace-l0"
     )
     assert len(run.traces) == 1
+
+
+def test_the_pace_is_that_of_the_requests_without_the_clients_start() -> None:
+    def request(sent: int, step: int, **over: Any) -> Request:
+        fields: dict[str, Any] = {
+            "index": 0,
+            "sent_at_ns": sent,
+            "first_content_at_ns": sent + 50,
+            "last_content_at_ns": sent + 50 + 9 * step,
+            "ended_at_ns": sent + 1000,
+            "output_tokens": 10,
+        }
+        return Request(**{**fields, **over})
+
+    sound = [request(5000, 10), request(6000, 12), request(7000, 11)]
+    failed = request(8000, 900, failure="reset")
+    assert pace_of([*sound, failed]) == Pace(step_ns=11, wave_ns=50 + 9 * 11)
+    assert pace_of([failed, request(0, 5, output_tokens=1)]) is None
 
 
 def test_only_a_traced_cell_brings_its_peer_and_its_warm_up() -> None:

@@ -8,18 +8,22 @@ is recorded and fails nothing else.
 
 import contextlib
 import math
+import statistics
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from stepscope.archive.cells import requests_of
 from stepscope.archive.layout import LAUNCHES, SERVER_LOG
 from stepscope.engines.definition import TraceOrder
 from stepscope.findings import Finding
 from stepscope.load.spec import LoadProgress
 from stepscope.parse.serverlog import parse_log
 from stepscope.recipe.records import CellPlan, LaunchPlan, Tracing
+from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch, TraceRef
 from stepscope.session.context import Context
 from stepscope.session.phases.cell import measured
@@ -63,18 +67,22 @@ class Pace:
     wave_ns: int
 
 
-def pace_of(cell: Cell) -> Pace | None:
-    """Return the pace of a load; None where it was not carried to its end.
+def pace_of(requests: Iterable[Request]) -> Pace | None:
+    """Return the pace of a load, by its requests; None where none tells.
 
-    Assumes: prefill and the client's own time are small beside the answer. The step
-        is then a little too long, and a recording too.
+    Medians of TPOT and of end-to-end latency: the client's own start is in neither.
     """
-    work, began, ended = cell.workload, cell.started_at_ns, cell.ended_at_ns
-    if cell.status != "done" or began is None or ended is None:
+    steps, waves = [], []
+    for request in requests:
+        first, last = request.first_content_at_ns, request.last_content_at_ns
+        tokens = request.output_tokens or 0
+        if request.ok and first is not None and last is not None and tokens > 1:
+            steps.append((last - first) // (tokens - 1))
+            waves.append(last - request.sent_at_ns)
+    if not steps:
         return None
-    n_waves = math.ceil(work.n_prompts / (work.concurrency or work.n_prompts))
-    wave_ns = (ended - began) // n_waves
-    return Pace(step_ns=wave_ns // (work.output_tokens or 1), wave_ns=wave_ns)
+    step_ns, wave_ns = statistics.median(steps), statistics.median(waves)
+    return Pace(step_ns=max(round(step_ns), 1), wave_ns=max(round(wave_ns), 1))
 
 
 class Capturing:
@@ -93,7 +101,8 @@ class Capturing:
         concurrency = plan.workload.concurrency
         if plan.capture != "traced":
             cell = measured(self._context, self._launch, plan, self._server)
-            pace = pace_of(cell)
+            folder = self._context.book.writer.cell_dir(plan.name)
+            pace = pace_of(requests_of(folder)) if cell.status == "done" else None
             if pace is not None:
                 self._paces[concurrency] = pace
             return cell
