@@ -31,7 +31,7 @@ def sentences(
 
 
 def _nothing(analysis: Analysis) -> str:
-    failed = [boot for boot in analysis.boot if not boot.ready]
+    failed = [b for b in analysis.boot if not b.ready and b.retried_by is None]
     if failed:
         cause = failed[0].verdict.get("cause") or "unknown"
         return f"Nothing was measured: {failed[0].launch} did not boot ({cause})."

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stepscope.analysis.records import Analysis, BootResult
+from stepscope.analysis.records import Analysis, BootResult, BreakEven
 from stepscope.report.cells import shown
 from stepscope.report.content import anchor, path_link
 from stepscope.run.run import Launch, Run
@@ -11,13 +11,16 @@ from stepscope.run.run import Launch, Run
 
 @dataclass(frozen=True, slots=True)
 class Boot:
-    """What is told of one launch; texts, ready to be placed."""
+    """What is told of one launch; texts, ready to be placed.
+
+    ``phases`` are name, seconds and what ran at the same time.
+    """
 
     launch: str
     anchor: str
     ready: bool
     seconds: str
-    phases: tuple[tuple[str, str], ...]
+    phases: tuple[tuple[str, str, str], ...]
     ledger: tuple[tuple[str, str, str], ...]
     outcome: str
     cause: str
@@ -27,6 +30,7 @@ class Boot:
     failure: str
     log: str | None
     log_link: str | None
+    note: str = ""
 
 
 def boots(run: Run, analysis: Analysis) -> list[Boot]:
@@ -44,7 +48,12 @@ def _boot(launch: Launch | None, boot: BootResult) -> Boot:
         ready=boot.ready,
         seconds=shown(boot.seconds_to_ready),
         phases=tuple(
-            (str(p.get("name")), shown(_float(p.get("seconds")))) for p in boot.phases
+            (
+                str(p.get("name")),
+                shown(_float(p.get("seconds"))),
+                ", ".join(str(x) for x in _list(p.get("overlaps"))),
+            )
+            for p in boot.phases
         ),
         ledger=tuple(_ledger(boot.ledger)),
         outcome=shown(verdict.get("outcome")),
@@ -55,7 +64,63 @@ def _boot(launch: Launch | None, boot: BootResult) -> Boot:
         failure=failure or "",
         log=boot.log_path,
         log_link=path_link(boot.log_path),
+        note=" ".join(_notes(boot)),
     )
+
+
+def _notes(boot: BootResult) -> list[str]:
+    """Return what is to be said of a start beside its phases, in sentences."""
+    kinds = {True: "A cold start", False: "A warm start", None: "A start"}
+    told = []
+    if boot.startup_usd is not None:
+        told.append(f"{kinds[boot.cold]} for {boot.startup_usd:.2f} USD.")
+    elif boot.cold is not None:
+        told.append(f"{kinds[boot.cold]}.")
+    if boot.unnamed_s is not None and boot.unnamed_s >= 1:
+        told.append(f"For {shown(boot.unnamed_s)} s of it no phase of the log ran.")
+    if boot.retry_of is not None:
+        told.append(f"It repeats {boot.retry_of}, which failed.")
+    if boot.applied_fixes:
+        changes = ", ".join(
+            f"--{f.flag} {f.value} instead of"
+            f" {'the default' if f.before is None else f.before}"
+            for f in boot.applied_fixes
+        )
+        told.append(f"Changed so that it boots, not to make it faster: {changes}.")
+    if boot.retried_by is not None:
+        told.append(f"It was tried again as {boot.retried_by}.")
+    return told
+
+
+def startup_lines(analysis: Analysis) -> list[str]:
+    """Return what the starts take and when a slower one has paid off, a line each."""
+    lines = []
+    for cost in analysis.startup:
+        parts = [
+            f"{kind} {shown(took)} s" + (f" ({usd:.2f} USD)" if usd is not None else "")
+            for kind, took, usd in (
+                ("cold", cost.cold_s, cost.cold_usd),
+                ("warm", cost.warm_s, cost.warm_usd),
+            )
+            if took is not None
+        ]
+        if parts:
+            lines.append(f"{cost.configuration} starts {', '.join(parts)}")
+    lines += [line for row in analysis.break_even if (line := _break_even(row))]
+    return lines
+
+
+def _break_even(row: BreakEven) -> str | None:
+    """Return a break-even in words; None where no difference is established."""
+    if row.verdict == "undetermined":
+        return None
+    head = f"{row.b} against {row.a} at concurrency {row.concurrency}: {row.why}"
+    if row.hours is None:
+        return head
+    text = f"{head}, {row.hours:.2f} hours after both are started"
+    if row.ci95_hours is not None:
+        text += f" (95 %: {row.ci95_hours[0]:.2f} to {row.ci95_hours[1]:.2f})"
+    return text
 
 
 def _list(value: object) -> Sequence[object]:

@@ -15,7 +15,7 @@ from markupsafe import Markup
 from stepscope.analysis.records import Analysis
 from stepscope.board.records import Board
 from stepscope.report import content
-from stepscope.report.boots import boots
+from stepscope.report.boots import boots, startup_lines
 from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
 from stepscope.report.steps import step_time
@@ -65,6 +65,7 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
         rows=content.summary_rows(analysis.cells),
         details=content.cell_details(run, analysis),
         boots=boots(run, analysis),
+        startup=startup_lines(analysis),
         findings=content.findings(run, analysis, board),
         machine=content.machine(run),
         command_line=content.command_line,

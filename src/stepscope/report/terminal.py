@@ -9,7 +9,7 @@ from rich.text import Text
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.records import Board
 from stepscope.findings import Finding
-from stepscope.report.boots import boots
+from stepscope.report.boots import boots, startup_lines
 from stepscope.report.cells import UNKNOWN, shown, state
 from stepscope.report.content import findings, only_void
 from stepscope.run.run import Run
@@ -75,15 +75,19 @@ def _cells(cells: Sequence[CellResult]) -> Table:
 
 
 def _boots(console: Console, run: Run, analysis: Analysis) -> None:
-    """Print why a launch did not come up, and what helps."""
+    """Print why a launch did not come up and what helps, and what starts take."""
     for boot in boots(run, analysis):
         if boot.ready:
             continue
         console.print(
-            Text(f"{boot.launch}: {boot.why or boot.failure or boot.outcome}")
+            Text(
+                f"{boot.launch}: {boot.why or boot.failure or boot.outcome} {boot.note}"
+            )
         )
         for fix in boot.fixes[:_N_FIXES]:
             console.print(Text(f"- {fix}"))
+    for line in startup_lines(analysis):
+        console.print(Text(f"{line}."))
 
 
 def _findings(console: Console, every: Sequence[Finding]) -> None:
