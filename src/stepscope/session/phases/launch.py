@@ -33,7 +33,7 @@ class Tally:
     Attributes:
         n_cells: Cells of the whole run, warm-ups too.
         n_begun: Cells whose turn has come.
-        n_measured: Cells that were measured to their end, warm-ups excepted.
+        n_measured: Cells that were measured or traced to their end.
         failures: What went wrong, one line each.
     """
 
@@ -152,7 +152,7 @@ def _cells(
             result = capturing.run(cell)
         if result.status == "failed":
             _failed(context, f"{cell.name}: {result.failure}", tally)
-        elif result.status == "done" and not cell.warm_up:
+        elif result.status == "done" and cell.wanted:
             tally.n_measured += 1
         more = warming.after(cell, result)
         if more is not None:
