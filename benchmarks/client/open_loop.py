@@ -25,7 +25,7 @@ from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests
 from stepscope.load.spec import LoadSpec
 
-_PORT = 9751
+_PORT = 9_800 + os.getpid() % 1_000
 _SERVER = os.environ.get("BURST_SERVER", str(Path(__file__).parent / "burst_server.py"))
 
 

@@ -1,7 +1,8 @@
+import gc
 from pathlib import Path
 
 import pytest
-from tests.load.scripted import DONE, END, HEAD, chunk, stream, text, usage
+from tests.load.scripted import DONE, END, HEAD, answer, chunk, stream, text, usage
 
 from stepscope.load.response import Response
 
@@ -160,3 +161,18 @@ def test_every_other_answer_is_a_failure_of_its_own_kind(
     complete, found, *_ = outcome(bytewise(data))
     assert complete
     assert found == kind
+
+
+def test_a_released_response_leaves_no_cycle_behind() -> None:
+    """A worker measures with the collector off: a cycle a request would pile up."""
+    gc.collect()
+    gc.disable()
+    try:
+        response = Response()
+        response.feed(answer(3), 5)
+        assert response.complete
+        response.release()
+        del response
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -23,6 +23,8 @@ DIALECTS: dict[str, type[Stream]] = {
 }
 
 _BUSY_STATUS = frozenset({429, 503})
+#: Stands for the parser of a response that has ended.
+_NOBODYS = httptools.HttpResponseParser(object())
 #: What is kept of a body that is no event stream, to be shown.
 _BODY_KEPT_BYTES = 2_000
 
@@ -114,6 +116,14 @@ class Response:
                 self._trouble = str(cause if cause is not None else error)
                 self.complete = True
         return len(self.arrivals_ns) - before
+
+    def release(self) -> None:
+        """Let go of the parser, which holds this response as this holds it.
+
+        A worker collects no cycles while it measures, so the two would stay in memory
+        for good. Nothing may be fed any more.
+        """
+        self._parser = _NOBODYS
 
     def end_of_input(self) -> bool:
         """Take the end of the connection; False when the response was cut by it.

@@ -280,6 +280,8 @@ class Slot:
         sent_at_ns = self._sent_at_ns
         self.prompt = None
         self._pending.clear()
+        self._response.release()
+        response.release()
         arrivals = ascending(response.arrivals_ns)
         stream = response.stream
         request = Request(
