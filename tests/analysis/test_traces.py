@@ -143,6 +143,16 @@ def test_a_timeline_without_steps_is_unusable() -> None:
     assert codes == ["trace-unusable"]
 
 
+@pytest.mark.parametrize(
+    ("defect", "usable"), [("stitched-timestamps", False), ("stream-overlap", True)]
+)
+def test_idle_time_that_is_only_the_least_is_not_used(
+    defect: str, usable: bool
+) -> None:
+    step, _ = read(budget(10.0, defects=(defect,)), cell())
+    assert step.usable is usable
+
+
 def test_concurrency_is_found_by_the_cell_where_the_timeline_has_none() -> None:
     step, _ = read(budget(10.0, concurrency=None), cell())
     assert (step.concurrency, step.match) == (8, "same")

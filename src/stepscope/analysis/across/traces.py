@@ -18,6 +18,10 @@ from stepscope.run.stepbudget import StepBudget
 #: Source: a step that the profiler lengthens by more is another step; the host's part
 #: of it is then refused.
 MOST_STRETCH_PCT = 15.0
+#: Defects under which idle time is only the least there may have been.
+_BLURRED = frozenset(
+    {"stitched-timestamps", "duration-overflow", "microsecond-resolution"}
+)
 #: Chunks a token from which a gap between chunks is a step.
 _UNMERGED = 0.98
 
@@ -112,7 +116,9 @@ def _step(
         launch=budget.launch,
         cell=budget.cell,
         paths=budget.paths,
-        usable=budget.usable and bool(budget.ranks),
+        usable=budget.usable
+        and bool(budget.ranks)
+        and not _BLURRED.intersection(budget.defects),
         defects=budget.defects,
         step_kind=budget.step_kind,
         step_source=budget.step_source,
