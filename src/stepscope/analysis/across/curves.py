@@ -125,7 +125,7 @@ def plain(points: Points) -> Curve:
     rejected: tuple[str, ...] = ("hinge: it needs five sizes",) if bent is None else ()
     if bent is not None:
         drop = (line.sse - bent.sse) / max(bent.sse, 1e-12) * (n - 3)
-        bends = bend_p(x, line.fitted, points.sizes, drop) < LEVEL
+        bends = bend_p(x, line, points.sizes, drop) < LEVEL
         if bends and better(flat.sse, bent.sse, n, 1, 3) and bent.slope > 0:
             return bent
         rejected = ("hinge: no better than a line",)

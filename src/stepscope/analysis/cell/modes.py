@@ -14,7 +14,7 @@ from stepscope.units import ms
 
 #: Gap rule on log TTFT. Source: docs/analysis/anomalies.md (simulated rates).
 MODE_RATIO, MODE_SHARE, MODE_MOST, MODE_MIN_N = 1.6, 0.05, 0.5, 32
-_RUNS_LEVEL = 0.01
+_RUNS_LEVEL = 0.05
 
 Order = Literal["one event", "several events", "all along"]
 #: What the order in time of the slow ones says, and what to do about it.
@@ -100,7 +100,7 @@ def order_of(slow: Bools) -> Order:
 
     Source: A. Wald and J. Wolfowitz, "On a Test Whether Two Samples are from the Same
         Population", Annals of Mathematical Statistics 11 (1940): the number of runs of
-        equal kind, exact, one-sided at 1 % for too few.
+        equal kind, exact, one-sided at 5 % for too few.
     Assumes: without an event, any order of slow and fast is as likely as another.
 
     Args:

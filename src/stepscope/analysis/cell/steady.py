@@ -23,8 +23,8 @@ MOST_DRIFT, DRIFT_ERRORS = 0.02, 4.0
 N_BATCHES = 20
 #: Steps that a series needs: five a batch.
 LEAST_STEPS = 5 * N_BATCHES
-#: More of the series than this left out by MSER-5, and different by more than
-#: ``MOST_DRIFT`` from the rest: it never settled.
+#: More of the series than this left out by MSER-5, and as different from the rest as
+#: a drift: it never settled.
 MOST_CUT = 0.5
 _MSER_BATCH = 5
 #: A step this many times the median one, with a request waiting, holds its prefill.
@@ -72,18 +72,21 @@ class Steady:
     n_steps: int
 
     @property
+    def _most_noise(self) -> float:
+        """What two parts of the series may differ by, in logs."""
+        return max(MOST_DRIFT, DRIFT_ERRORS * (self.drift_error or 0.0))
+
+    @property
     def drifts(self) -> bool:
         """Whether the halves differ by more than noise and by more than 2 %."""
-        if self.drift is None or self.drift_error is None:
-            return False
-        return abs(self.drift) > max(MOST_DRIFT, DRIFT_ERRORS * self.drift_error)
+        return self.drift is not None and abs(self.drift) > self._most_noise
 
     @property
     def never_settles(self) -> bool:
         """Whether MSER-5 leaves out more than half, and that half is another."""
         if self.cut_share is None or self.cut_share <= MOST_CUT:
             return False
-        return abs(self.cut_off) > MOST_DRIFT
+        return abs(self.cut_off) > self._most_noise
 
 
 def steady(columns: Columns, concurrency: int | None) -> Steady | None:
