@@ -59,13 +59,15 @@ def compare(
     asked = _asked(sides, base, others)
     from stepscope.analysis.compare.compare import compare as compare_runs
     from stepscope.analysis.compare.decide import decide
+    from stepscope.analysis.compare.table import deciding
     from stepscope.report.comparing import compare_document, print_comparison
 
     found = compare_runs(
         asked.measured, asked.a, asked.bs, chosen, raw_where_unknown=True
     )
-    decision = decide(found, chosen[0], tolerated)
-    document = compare_document(found, decision, chosen[0], tolerated)
+    metric = chosen[0] if metrics else deciding(found.table)
+    decision = decide(found, metric, tolerated)
+    document = compare_document(found, decision, metric, tolerated)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
     else:

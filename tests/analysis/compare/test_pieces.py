@@ -13,7 +13,7 @@ from stepscope.analysis.compare.decide import decide, what_to_run
 from stepscope.analysis.compare.many import p_value, quantile
 from stepscope.analysis.compare.sessions import session_key, what_runs
 from stepscope.analysis.compare.spread import spread
-from stepscope.analysis.compare.table import Measured
+from stepscope.analysis.compare.table import Measured, deciding
 from stepscope.analysis.records import CellResult
 from stepscope.run.run import Answer, Launch, Machine, Run, Timeline
 
@@ -349,3 +349,23 @@ def test_answers_that_differ_early_are_a_warning_unless_launches_do_so_anyway(
     ]
     # The baseline's own launches part as early.
     assert with_answers(cells, answers(long, early, early, long)) == []
+
+
+def test_the_throughput_of_a_schedule_is_not_compared(result_of: Make) -> None:
+    rng = np.random.default_rng(20)
+    cells = arm(result_of, "a", 0, 4, rng, rows=(8,))
+    cells += arm(result_of, "b", 0, 4, rng, rows=(8,))
+    cells = [
+        msgspec.structs.replace(
+            c,
+            concurrency=None,
+            tpot_ms=msgspec.structs.replace(
+                c.tpot_ms, mean=1 / (c.output_tokens_per_s or 1)
+            ),
+        )
+        for c in cells
+    ]
+    found = whole(cells)
+    assert {c.metric for c in found.comparisons} == {"tpot_ms"}
+    assert deciding(found.table) == "tpot_ms"
+    assert "open-loop-rate" in {f.code for f in found.findings}

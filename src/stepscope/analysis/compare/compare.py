@@ -12,6 +12,7 @@ from stepscope.analysis.compare.notes import (
     left_out_findings,
     no_common_row,
     noisy,
+    open_loops,
     shared_baseline,
     unknown_sessions,
 )
@@ -22,6 +23,7 @@ from stepscope.analysis.compare.table import (
     Measured,
     Table,
     arm_name,
+    deciding,
     table,
 )
 from stepscope.analysis.records import Comparison, LeftOut, PooledComparison
@@ -106,7 +108,7 @@ def compare(
                 families.append(family(ones, rows, shares))
                 found += comparisons(families[-1], rows, prices)
                 means += [m for m in [pooled(families[-1])] if m is not None]
-    rate = Rows(laid, next(iter(METRICS)))
+    rate = Rows(laid, deciding(laid))
     return Compared(
         a=a,
         bs=tuple(bs),
@@ -118,6 +120,7 @@ def compare(
         refused=tuple(refused),
         findings=(
             *no_common_row(laid, a, bs),
+            *open_loops(laid),
             *across_findings(laid, refused),
             *unknown_sessions(families),
             *launch_findings(laid, found),

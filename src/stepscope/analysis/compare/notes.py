@@ -7,11 +7,10 @@ import numpy as np
 
 from stepscope.analysis.compare.contrasts import Contrast, Rows
 from stepscope.analysis.compare.judge import SAME, Family
-from stepscope.analysis.compare.table import METRICS, Table
+from stepscope.analysis.compare.table import RATE, Table, is_open
 from stepscope.analysis.records import Comparison
 from stepscope.findings import Finding
 
-RATE = next(iter(METRICS))
 #: A server alone on its machine repeats within 1 %.
 _NOISY = 0.05
 _UNITS = {"launch": "launches", "run": "runs"}
@@ -150,6 +149,20 @@ def left_out_findings(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
             " those cells before the differences."
             if uneven
             else "",
+        )
+    ]
+
+
+def open_loops(of: Table) -> list[Finding]:
+    """Say why the throughput of an open loop is not compared."""
+    if not any(is_open(reading.row) for reading in of.readings):
+        return []
+    return [
+        Finding(
+            code="open-loop-rate",
+            severity="info",
+            message="where requests come by a schedule the throughput is the"
+            " schedule's: there only latencies are compared",
         )
     ]
 

@@ -17,6 +17,8 @@ METRICS = {"output_tokens_per_s": 1, "tpot_ms": -1, "ttft_ms": -1}
 
 #: What results are called whose configuration nobody named.
 _UNNAMED = "imported"
+#: What a schedule sets where there is one: no figure of the server.
+RATE = "output_tokens_per_s"
 #: Findings whose cells are compared only where their point has no others.
 _ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
 
@@ -171,13 +173,16 @@ def _add(made: _Making, of: Measured, several: bool) -> None:
         if result.name not in good:
             made.left_out.append(_void(result, arm))
             continue
-        figures = {m: value_of(result, m) for m in METRICS}
+        row = row_of(cells[result.name].workload)
+        figures = {
+            m: value_of(result, m) for m in METRICS if m != RATE or not is_open(row)
+        }
         made.readings.append(
             Reading(
                 arm=arm,
                 session=session,
                 launch=f"{of.label}/{result.launch}",
-                row=row_of(cells[result.name].workload),
+                row=row,
                 cell=result.name,
                 values={m: v for m, v in figures.items() if v is not None and v > 0},
                 seconds=result.duration_s,
@@ -193,6 +198,20 @@ def row_of(workload: Workload) -> Workload:
     """
     path = None if workload.dataset_sha256 else workload.dataset_path
     return msgspec.structs.replace(workload, seed=None, dataset_path=path)
+
+
+def is_open(row: Workload) -> bool:
+    """Tell whether requests came by a schedule, whatever the server did."""
+    return row.concurrency is None
+
+
+def deciding(of: Table) -> str:
+    """Return the figure that decides where nobody names one.
+
+    Throughput; TPOT where every row is an open loop.
+    """
+    rows = {reading.row for reading in of.readings}
+    return "tpot_ms" if rows and all(map(is_open, rows)) else RATE
 
 
 def _what(
