@@ -69,6 +69,17 @@ def test_an_engine_without_a_profiler_is_refused() -> None:
         recipe(words='capture = ["trace"]', engine="llamacpp")
 
 
+def test_a_timeline_needs_a_number_in_flight() -> None:
+    text = RECIPE.format(words='capture = ["trace"]', table="", engine="vllm")
+    with pytest.raises(RecipeError, match="closed loop"):
+        load_recipe(
+            text.replace(
+                "concurrency = [8, 1, 64]", "request_rate = [2.0]\nn_prompts = 9"
+            ),
+            "r.toml",
+        )
+
+
 def test_launches_for_timelines_come_last_and_untraced_loads_first() -> None:
     table = '[capture]\nconcurrency = [1, 8]\nconfigurations = ["eager"]'
     plan = expand(recipe(table=table))

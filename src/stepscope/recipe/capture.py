@@ -24,6 +24,14 @@ def check_capture(
         expected = f"only {' and '.join(_TRACES)} can be told to take one"
         problems.add("capture", "trace", expected)
     measured = [c for c, _ in concurrency]
+    workload = data.get("workload")
+    if (
+        "trace" in words
+        and isinstance(workload, dict)
+        and not workload.get("concurrency")
+    ):
+        do = "Take timelines of a recipe with workload.concurrency"
+        problems.add("capture", "trace", "expected a closed loop", do)
     for number in _list(table.get("concurrency")):
         if measured and number not in measured:
             expected = f"one of workload.concurrency: {measured}"
