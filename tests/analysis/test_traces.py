@@ -125,6 +125,7 @@ def test_the_load_before_the_profiler_is_preferred_to_other_launches() -> None:
     "other",
     [
         cell(concurrency=16),
+        cell(request_rate=2.0),
         cell(configuration="b"),
         cell(valid=False),
         cell(warm_up=True),

@@ -129,6 +129,14 @@ class TestIdleTime:
         assert bench.entry(name, traced=(found,)).status == "untestable"
 
 
+def test_a_cap_of_an_open_loop_is_no_batch(bench: Bench) -> None:
+    found = step(rank(causes={"inside_graph": 0.75 * STEP_MS}))
+    capped = bench.result(request_rate=2.0)
+    assert bench.entry("kernel-gaps", None, capped, traced=(found,)).status == (
+        "untestable"
+    )
+
+
 def test_without_graphs_the_host_between_launches_is_not_the_schedulers(
     bench: Bench,
 ) -> None:

@@ -60,17 +60,26 @@ class Busy:
 
 def traced(view: CellView) -> TracedStep | None:
     """Return the timeline of this configuration at this concurrency, if it is sound."""
-    if view.result is None or view.result.concurrency is None:
+    here = _in_flight(view)
+    if here is None:
         return None
     found = [
         step
         for step in view.analysis.traced
         if step.configuration == view.configuration
-        and step.concurrency == view.result.concurrency
+        and step.concurrency == here
         and step.usable
         and step.match in ("same", "stretched")
     ]
     return min(found, key=lambda s: s.match != "same", default=None)
+
+
+def _in_flight(view: CellView) -> int | None:
+    """Return the requests that a closed loop kept in flight; None for an open one."""
+    result = view.result
+    if result is None or result.request_rate is not None:
+        return None
+    return result.concurrency
 
 
 def idle_opinion(view: CellView, part: Part) -> Opinion | None:
@@ -215,7 +224,7 @@ def _idle_between(view: CellView) -> Opinion | None:
 
 def _between(view: CellView) -> _Near | None:
     """Return idle time between the traced neighbours of a cell, where they agree."""
-    steps, here = _sound(view), view.result.concurrency if view.result else None
+    steps, here = _sound(view), _in_flight(view)
     if here is None:
         return None
     below = [s for s in steps if (s.concurrency or 0) < here]
@@ -231,7 +240,7 @@ def _between(view: CellView) -> _Near | None:
 
 def _beyond(view: CellView) -> _Near | None:
     """Return idle time up to twice the highest traced concurrency, where it is flat."""
-    steps, here = _sound(view), view.result.concurrency if view.result else None
+    steps, here = _sound(view), _in_flight(view)
     if here is None or len(steps) < 2:
         return None
     low, high = steps[-2], steps[-1]

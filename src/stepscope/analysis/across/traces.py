@@ -90,6 +90,7 @@ def _peers(
         if c.configuration == configuration
         and c.concurrency == concurrency
         and concurrency is not None
+        and c.request_rate is None
         and decode_step_ms(c) is not None
     ]
     own = [c for c in alike if c.capture == "untraced" and c.launch == budget.launch]
