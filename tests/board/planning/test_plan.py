@@ -257,9 +257,17 @@ def test_what_neither_says_tokens_nor_its_command_gets_no_invented_recipe(
         )
         for c in sweep.run.cells
     )
-    bare = msgspec.structs.replace(sweep.run, cells=cells)
+    silent = msgspec.structs.replace(sweep.run, cells=cells)
+    document = planned(Judged(silent, sweep.analysis, sweep.board))
+    assert "input_tokens = 256 is the mean that was counted" in document.fill_in
+    uncounted = msgspec.structs.replace(
+        sweep.analysis,
+        cells=tuple(
+            msgspec.structs.replace(c, input_tokens=None) for c in sweep.analysis.cells
+        ),
+    )
     with pytest.raises(RefusedError, match="how many tokens"):
-        planned(Judged(bare, sweep.analysis, sweep.board))
+        planned(Judged(silent, uncounted, sweep.board))
     mute = msgspec.structs.replace(
         sweep.run,
         model=None,
@@ -281,3 +289,17 @@ def test_pages_say_what_each_settles(sweep: Judged) -> None:
         assert candidate.settles
         assert candidate.reason
         assert (candidate.not_in_recipe is None) == candidate.in_recipe
+
+
+def test_two_sizes_ask_for_more_so_that_there_is_a_step_model(sweep: Judged) -> None:
+    path = Path(__file__).parents[2] / "data" / "imports" / "small" / "import.toml"
+    run = load_foreign(path)
+    analysis = analyze(run)
+    document = planned(Judged(run, analysis, judge(run, analysis)))
+    (sizes,) = by_id(document, "sizes")
+    assert [s.what for s in sizes.settles] == [
+        "a step model of baseline (too-few-sizes)"
+    ]
+    assert document.recipe is not None
+    recipe = load_recipe(document.recipe, "next")
+    assert len(recipe.sweep.concurrency) >= 4

@@ -2,6 +2,7 @@
 
 import re
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -19,6 +20,15 @@ _REASONS = {
     "Every cell here is void; repeat": "void",
     "Nothing of this configuration was measured": "unmeasured",
     "Repeats at this concurrency disagree": "disagree",
+}
+
+#: Findings that say of themselves what is missing -> what that is called here.
+_FOUND = {
+    "too-few-sizes": "sizes",
+    "step-model-poor": "sizes",
+    "one-launch": "one-launch",
+    "cross-session": "cross-session",
+    "shared-baseline": "shared-baseline",
 }
 
 
@@ -95,7 +105,32 @@ def opened(analysis: Analysis, board: Board) -> tuple[Open, ...]:
     weighed = [
         replace(o, weight=1 / shared[(o.what, o.configuration)]) for o in entries
     ]
-    return (*weighed, *dict.fromkeys(_claim(c, analysis) for c in board.not_solid))
+    claims = [_claim(hole, analysis) for hole in board.not_solid]
+    return (*weighed, *dict.fromkeys((*claims, *_found(analysis, claims))))
+
+
+def _found(analysis: Analysis, claims: Sequence[Open]) -> list[Open]:
+    """Return what findings leave open that no claim holds already."""
+    names = dict.fromkeys(c.configuration for c in analysis.cells)
+    known = {(code, o.configuration) for o in claims for code in o.codes}
+    found = []
+    for finding in analysis.findings:
+        code = _FOUND.get(finding.code)
+        name = next((n for n in names if finding.message.startswith(f"{n}:")), None)
+        if code is not None and (code, name) not in known:
+            what = "a step model" if code == "sizes" else "a comparison"
+            found.append(
+                Open(
+                    kind="claim",
+                    what=f"{what}{f' of {name}' if name else ''} ({finding.code})",
+                    configuration=name,
+                    low=None,
+                    high=None,
+                    now=finding.message,
+                    codes=frozenset({code}),
+                )
+            )
+    return found
 
 
 def _claim(hole: NotSolid, analysis: Analysis) -> Open:

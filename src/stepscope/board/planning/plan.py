@@ -57,7 +57,7 @@ def plan(run: Run, analysis: Analysis, board: Board, budget: Budget) -> PlanDocu
             "one at least, to plan from",
             "Let it boot first (stepscope log says how)",
         )
-    base = base_of(run, history)
+    base = base_of(run, analysis, history)
     facts = Facts(run, analysis, history, opened(analysis, board))
     offers = [_held(base, o) for make in OFFERS for o in make(facts)]
     offers = [o for o in offers if o.decides or o.bears_on]

@@ -3,8 +3,9 @@
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
+from stepscope.analysis.records import Analysis
 from stepscope.board.planning.command import command_keys
 from stepscope.board.planning.draft import Draft
 from stepscope.board.planning.history import History
@@ -12,7 +13,7 @@ from stepscope.board.planning.toml_text import toml_text
 from stepscope.errors import RecipeError, RefusedError
 from stepscope.recipe.expand import expand
 from stepscope.recipe.loader import load_recipe
-from stepscope.recipe.records import Plan, Workload
+from stepscope.recipe.records import Plan, ServedEngine
 from stepscope.run.run import Run
 
 #: Keys of a workload that belong to an open loop or to a fixed number of prompts.
@@ -44,23 +45,19 @@ class Written:
     plan: Plan
 
 
-def base_of(run: Run, history: History) -> Base:
+def base_of(run: Run, analysis: Analysis, history: History) -> Base:
     """Return what the next recipe keeps of this run.
+
+    An import that does not say what was asked gets the tokens that were counted.
 
     Raises:
         RefusedError: Nothing says how long requests were.
     """
     if run.recipe_text is not None:
         return Base(tomllib.loads(run.recipe_text), ())
-    work = next((c.workload for c in run.cells if not c.warm_up), None)
-    if work is None or work.input_tokens is None or work.output_tokens is None:
-        raise RefusedError(
-            run.id,
-            "it does not say how many tokens its requests had",
-            "input_tokens and output_tokens of its cells, to write a recipe",
-            "Give them in import.toml",
-        )
+    workload, counted = _workload(run, analysis)
     data, notes = _server(run, history)
+    notes += counted
     if run.gpu is not None:
         data["gpu"] = run.gpu
     if run.model_config is not None:
@@ -75,7 +72,7 @@ def base_of(run: Run, history: History) -> Base:
             for k in run.cost.__struct_fields__
             if getattr(run.cost, k)
         }
-    data["workload"] = _workload(work)
+    data["workload"] = workload
     return Base(data, tuple(notes))
 
 
@@ -85,6 +82,8 @@ def _server(run: Run, history: History) -> tuple[dict[str, Any], list[str]]:
     if history.engine == "url":
         data["model"] = run.model or "FILL-IN"
         data["server"] = {"base_url": "http://127.0.0.1:8000"}
+        if run.engine in get_args(ServedEngine):
+            data["server"]["engine"] = run.engine
         return data, [
             f'model = "{data["model"]}": as requests call it',
             "server.base_url: where the server runs; nothing says how it was started",
@@ -94,16 +93,37 @@ def _server(run: Run, history: History) -> tuple[dict[str, Any], list[str]]:
     return {**data, **keys}, notes
 
 
-def _workload(work: Workload) -> dict[str, Any]:
-    found: dict[str, Any] = {
-        "input_tokens": work.input_tokens,
-        "output_tokens": work.output_tokens,
-    }
+def _workload(run: Run, analysis: Analysis) -> tuple[dict[str, Any], list[str]]:
+    work = next((c.workload for c in run.cells if not c.warm_up), None)
+    cell = next((c for c in analysis.cells if not c.warm_up), None)
+    n_ok = 0 if cell is None else cell.n_requests - cell.n_failed
+    if work is None or cell is None or n_ok < 1:
+        raise _no_tokens(run)
+    found: dict[str, Any] = {}
+    notes: list[str] = []
+    for key, asked, counted in (
+        ("input_tokens", work.input_tokens, cell.input_tokens),
+        ("output_tokens", work.output_tokens, cell.output_tokens),
+    ):
+        if asked is None and not counted:
+            raise _no_tokens(run)
+        found[key] = asked or max(round((counted or 0) / n_ok), 1)
+        if asked is None:
+            notes.append(f"{key} = {found[key]} is the mean that was counted")
     if work.endpoint != "/v1/completions":
         found["endpoint"] = work.endpoint
     if not work.ignore_eos:
         found["ignore_eos"] = False
-    return found
+    return found, notes
+
+
+def _no_tokens(run: Run) -> RefusedError:
+    return RefusedError(
+        run.id,
+        "it does not say how many tokens its requests had",
+        "input_tokens and output_tokens of its cells, to write a recipe",
+        "Give them in import.toml",
+    )
 
 
 def written(base: Base, draft: Draft) -> Written:
