@@ -75,6 +75,15 @@ class Chunks:
         for name, values in columns.items():
             self.columns.setdefault(name, []).append(values)
 
+    def only(self, name: str) -> int | None:
+        """Return the one value of a column and let it go; None if there are more."""
+        parts = self.columns.get(name, [])
+        ends = {int(part.min()) for part in parts} | {int(part.max()) for part in parts}
+        if len(ends) != 1:
+            return None
+        del self.columns[name]
+        return ends.pop()
+
     def taken(self, name: str) -> I64:
         """Return one column as int64 and let its pieces go."""
         parts = self.columns.pop(name, [])

@@ -91,13 +91,12 @@ def _traces(path: Path, sink: Sink, text: bytes) -> list[Trace]:
     rank, world_size = _rank(path, text)
     names = tuple(sink.names)
     labels = list(sink.labels)
-    ops, owner, device = _ops(sink.ops, base_ns)
+    ops, whole = _ops(sink.ops, base_ns)
     calls, calls_owner = _calls(sink.calls, base_ns, names)
     spans, spans_owner = _spans(sink.spans, base_ns)
     boxes, boxes_owner = _boxes(sink.marks, base_ns)
-    whole = (owner << 32) | device
     keys = np.unique(whole)
-    alone = len(np.unique(owner)) < 2
+    alone = len(np.unique(keys >> 32)) < 2
     resolution_ns = _resolution_ns(ops, fractional=sink.fractional)
     found = []
     for key in keys if len(keys) else [0]:
@@ -140,8 +139,11 @@ def _order(start: I64) -> I64 | slice:
     return np.argsort(start, kind="stable")
 
 
-def _ops(rows: Chunks, base_ns: int) -> tuple[Ops, I64, I64]:
-    """Return operations by start, with the process and the device of each."""
+def _ops(rows: Chunks, base_ns: int) -> tuple[Ops, I64]:
+    """Return operations by start, with the process and device of each in one number.
+
+    Where all are of one device that number stands alone, not once an operation.
+    """
     start = rows.taken("start")
     order = _order(start)
     # One column after the other, so that no more than one is held twice.
@@ -158,7 +160,15 @@ def _ops(rows: Chunks, base_ns: int) -> tuple[Ops, I64, I64]:
         name=rows.taken("name")[order],
         kind=rows.taken("kind")[order],
     )
-    return ops, rows.taken("label")[order], rows.taken("device")[order]
+    label, device = rows.only("label"), rows.only("device")
+    if label is not None and device is not None:
+        return ops, int_column([(label << 32) | device])
+    many = len(ops)
+    labels = np.full(many, label) if label is not None else rows.taken("label")[order]
+    devices = (
+        np.full(many, device) if device is not None else rows.taken("device")[order]
+    )
+    return ops, (labels << 32) | devices
 
 
 def _calls(rows: Chunks, base_ns: int, names: tuple[str, ...]) -> tuple[Calls, I64]:

@@ -1,9 +1,7 @@
 """One way to open a trace, whatever it is."""
 
-import multiprocessing
 import os
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -45,6 +43,9 @@ def load_traces(
     cores = len(os.sched_getaffinity(0)) if n_processes is None else n_processes
     n = min(cores, len(large))
     if n > 1 and sum(p.stat().st_size for p in large) > _LEAST_PARALLEL_BYTES:
+        import multiprocessing
+        from concurrent.futures import ProcessPoolExecutor
+
         # Forking a process that has threads may hang the child.
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(n, mp_context=context) as pool:
