@@ -157,7 +157,7 @@ class LogReader:
             if self._dull(raw):
                 return
         elif (b" print_timing: " in raw and self._timing(raw)) or (
-            not self._failures.busy(self._n_lines) and self._plain.has(raw)
+            b"\r" not in raw[:-1] and self._is_plain(raw)
         ):
             return
         if b"\r" in raw:
@@ -213,6 +213,14 @@ class LogReader:
         self._shapes.stamp_of = raw
         return True
 
+    def _is_plain(self, raw: bytes) -> bool:
+        """Tell whether no logger framed a line and it means nothing."""
+        return (
+            self._state.engine != "vllm"
+            and not self._failures.busy(self._n_lines)
+            and self._plain.has(raw)
+        )
+
     def _thinned(self, raw: bytes) -> bool:
         """Count a sample that is not kept, before anything of it is read."""
         kind = sample_kind(raw)
@@ -267,7 +275,7 @@ class LogReader:
         """Several states of a bar on one line: the last of each is kept."""
         bars: dict[str, str] = {}
         for piece in raw.split(b"\r"):
-            if not piece:
+            if not piece or self._is_plain(piece):
                 continue
             text = piece.decode("utf-8", "replace")
             if _ANY_BAR.search(text):

@@ -15,7 +15,7 @@ _LLAMA_STEMS = (
     b"llama_model_loader", b"slots are idle", b" time =", b"cleaning up",
 )  # fmt: skip
 #: A frame may stand behind any prefix, so a line that holds one of these is read.
-_FRAME_STEMS = (b"INFO", b"WARN", b"ERROR", b"DEBUG", b"pid=", b"NVIDIA", b"\x1b")
+_FRAME_STEMS = (b"INFO", b"WARN", b"ERROR", b"DEBUG", b"pid=", b"NVIDIA", b"\x1b[")
 #: What a container may have put before a line; wider than what is taken off in the end.
 _CONTAINER = re.compile(rb"[^|]{1,78}\| |\[?pod/|[A-Z][a-z]{2} [ \d]\d ")
 #: How lines begin that a known logger may have framed.
@@ -56,7 +56,8 @@ class PlainLines:
             if stem in raw:
                 return False
         if dull_bare(raw):
-            self._learn(words)
+            if raw.isascii():  # Other bytes hardly ever repeat.
+                self._learn(words)
             return True
         return False
 
