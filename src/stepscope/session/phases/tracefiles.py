@@ -11,7 +11,7 @@ from stepscope.session.context import Context
 from stepscope.units import NS_PER_MS, NS_PER_S, ns
 
 #: How long after the profiler was stopped a first file, or the next rank's, may come.
-_FIRST_NS = 20 * NS_PER_S
+_FIRST_NS = 60 * NS_PER_S
 _POLL_NS = 250 * NS_PER_MS
 _PIECE_BYTES = 1 << 22
 _RANK = re.compile(r"rank[-_]?(\d+)", re.IGNORECASE)
