@@ -113,12 +113,14 @@ class ScriptedSite:
     """Everything happens at once, and is written down.
 
     ``boots`` says for each launch after how many looks it is ready, or its exit code
-    when negative; ``drives`` replaces the drive of a cell by its folder's name.
+    when negative; ``drives`` replaces the drive of a cell by its folder's name, and
+    ``took_ns`` says how long its requests take to their first and last content.
     """
 
     clock: ManualClock
     boots: list[int] = field(default_factory=list)
     drives: dict[str, Drive] = field(default_factory=dict)
+    took_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
     probed: ProbeResult = PROBED
     end: Stopped = field(default_factory=Stopped)
     models: bytes = b'{"data": [{"id": "a"}, {"id": "b"}]}'
@@ -189,7 +191,9 @@ class ScriptedSite:
         self.clock.advance(1_000_000)
         with (folder / "requests-0.journal").open("ab") as stream:
             for index in range(spec.n_prompts):
-                stream.write(frame(msgspec.msgpack.encode(_request(index, began))))
+                took = self.took_ns.get(folder.name, (10, 40))
+                request = _request(index, began, *took)
+                stream.write(frame(msgspec.msgpack.encode(request)))
         return LoadResult(
             started_at_ns=began,
             ended_at_ns=self.clock.now_ns(),
@@ -199,13 +203,13 @@ class ScriptedSite:
         )
 
 
-def _request(index: int, at_ns: int) -> Request:
+def _request(index: int, at_ns: int, first_ns: int, last_ns: int) -> Request:
     return Request(
         index=index,
         sent_at_ns=at_ns,
-        first_content_at_ns=at_ns + 10,
-        last_content_at_ns=at_ns + 40,
-        ended_at_ns=at_ns + 50,
+        first_content_at_ns=at_ns + first_ns,
+        last_content_at_ns=at_ns + last_ns,
+        ended_at_ns=at_ns + last_ns + 10,
         output_tokens=4,
         http_status=200,
     )
