@@ -8,7 +8,7 @@ import pytest
 
 from stepscope.analysis.boot.diagnose import diagnose
 from stepscope.parse.serverlog import parse_log
-from stepscope.run.serverlog import BootVerdict
+from stepscope.run.serverlog import BootVerdict, counted
 
 _START = """\
 (APIServer pid=9) INFO 06-02 09:00:00 [utils.py:299] vLLM API server version 0.24.1
@@ -489,3 +489,30 @@ def test_a_start_that_was_cut_short_is_no_failure(name: str) -> None:
     text, exit_code = UNFINISHED[name]
     verdict = judged(text, exit_code)
     assert (verdict.outcome, verdict.cause) == ("unfinished", None), verdict
+
+
+def test_what_the_session_counted_decides_between_a_kill_for_memory_and_another() -> (
+    None
+):
+    log = parse_log(vllm(_LOADING).encode())
+    for n_kills, cause in (
+        (None, "host-oom-kill"),
+        (2, "host-oom-kill"),
+        (0, "unknown"),
+    ):
+        verdict = diagnose(counted(log, n_kills), exit_code=-9)
+        assert (verdict.outcome, verdict.cause) == ("failed", cause)
+    told = diagnose(counted(log, 2), exit_code=-9)
+    assert "counted 2 such kills" in told.why
+    assert told.fixes[0].flag == "memory limit of the container"
+    denied = diagnose(counted(log, 0), exit_code=-9)
+    assert "counted no out-of-memory kill" in denied.why
+
+
+def test_a_count_beside_a_server_that_fell_with_words_changes_nothing() -> None:
+    text = vllm(_LOADING, raised(
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0"
+        " has a total capacity of 79.10 GiB of which 1.00 GiB is free.",
+        "gpu_model_runner.load_model"))  # fmt: skip
+    log = parse_log(text.encode())
+    assert diagnose(counted(log, 1), exit_code=1) == diagnose(log, exit_code=1)
