@@ -106,7 +106,7 @@ def _cell_claims(
     peak = max(timed, key=lambda c: c.output_tokens_per_s or 0)
     least = min(timed, key=lambda c: (c.concurrency is None, c.concurrency or 0))
     claims = [_throughput(peak, analysis, findings)]
-    if peak.name != least.name:
+    if peak.concurrency != least.concurrency:
         claims.append(_scaling(least, peak, findings))
     claims += [
         _tpot(cell, analysis, findings)

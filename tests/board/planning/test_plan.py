@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from stepscope.analysis.analyze import analyze
-from stepscope.analysis.records import Analysis
+from stepscope.analysis.records import Analysis, Comparison
 from stepscope.board.judge import judge
 from stepscope.board.planning.choose import Budget
 from stepscope.board.planning.plan import plan
@@ -303,3 +303,42 @@ def test_two_sizes_ask_for_more_so_that_there_is_a_step_model(sweep: Judged) -> 
     assert document.recipe is not None
     recipe = load_recipe(document.recipe, "next")
     assert len(recipe.sweep.concurrency) >= 4
+
+
+def compared(judged: Judged, runs_needed: int | None) -> PlanDocument:
+    """A patch beside the baseline at 64, told apart only by so many runs."""
+    one = Comparison(
+        a="baseline", b="eager", concurrency=64, metric="output_tokens_per_s",
+        delta_pct=-3.0, ci95_pct=None, verdict="undetermined", runs_needed=runs_needed,
+    )  # fmt: skip
+    twin = [
+        msgspec.structs.replace(c, name=f"eager-{c.name}", configuration="eager")
+        for c in judged.analysis.cells
+        if c.name.startswith("c64")
+    ]
+    analysis = msgspec.structs.replace(
+        judged.analysis, comparisons=(one,), cells=(*judged.analysis.cells, *twin)
+    )
+    board = judge(judged.run, analysis)
+    return planned(own(Judged(judged.run, analysis, board)))
+
+
+def test_an_undetermined_row_gets_the_runs_that_would_settle_it(sweep: Judged) -> None:
+    (starts,) = by_id(compared(sweep, 7), "launches")
+    assert "2 starts of each, A B B A, 4 repeats in each, at concurrency 64" in (
+        starts.title
+    )
+    assert [(s.how, s.kind) for s in starts.settles] == [("decides", "claim")]
+    document = compared(sweep, 7)
+    assert document.recipe is not None
+    recipe = load_recipe(document.recipe, "next")
+    assert recipe.n_launches == 2
+    assert [c.name for c in recipe.configurations][:2] == ["baseline", "eager"]
+    assert dict(recipe.sweep.concurrency)[64] >= 4
+
+
+def test_a_difference_that_needs_hundreds_of_runs_is_not_promised(
+    sweep: Judged,
+) -> None:
+    (starts,) = by_id(compared(sweep, 300), "launches")
+    assert [s.how for s in starts.settles] == ["bears-on"]

@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from stepscope.analysis.predict.limits import batch_limit
 from stepscope.board.planning.draft import Draft
@@ -101,34 +101,35 @@ def more_sizes(facts: Facts) -> Iterator[Offer]:
 
 
 def launches(facts: Facts) -> Iterator[Offer]:
-    """More starts, there and back, where a comparison is undetermined."""
-    mine = facts.lacking("runs", "one-launch")
-    if not mine:
-        return
-    needed = max((o.n_runs or 2 * _REPEATS for o in mine), default=2 * _REPEATS)
-    n_runs = min(needed, _MOST_RUNS)
+    """More starts, there and back, for each row that is undetermined."""
+    rows: dict[tuple[int, ...], list[Open]] = {}
+    for o in facts.lacking("runs", "one-launch"):
+        rows.setdefault(o.sizes or facts.history.sizes, []).append(o)
     n_launches = max(2, min(facts.history.n_launches + 1, 4))
-    each = math.ceil(n_runs / n_launches)
-    sizes = tuple(dict.fromkeys(c for o in mine for c in o.sizes)) or facts.sizes(mine)
-    sizes = sizes or facts.history.sizes
-    decides = tuple(o for o in mine if (o.n_runs or 0) <= n_runs)
-    url = facts.history.engine == "url"
-    yield Offer(
-        id="launches",
-        title=f"{n_launches} starts of each, A B B A, {each} repeats in each",
-        reason="starts, not requests, are what repeats: an interval from one start does"
-        " not hold what differs between starts",
-        decides=decides,
-        bears_on=tuple(o for o in mine if o not in decides),
-        needs=None
-        if url
-        else Draft(
-            repeats=dict.fromkeys(sizes, each),
-            n_launches=n_launches,
-            configurations=_compared(facts, mine),
-        ),
-        not_in_recipe="the server is not started here" if url else None,
-    )
+    for sizes, mine in sorted(rows.items()):
+        wanted = [o.n_runs or 2 * _REPEATS for o in mine]
+        n_runs = max((n for n in wanted if n <= _MOST_RUNS), default=_MOST_RUNS)
+        each = math.ceil(n_runs / n_launches)
+        decides = tuple(o for o, n in zip(mine, wanted, strict=True) if n <= n_runs)
+        url = facts.history.engine == "url"
+        at = ", ".join(map(str, sizes))
+        yield Offer(
+            id="launches",
+            title=f"{n_launches} starts of each, A B B A, {each} repeats in each, at"
+            f" concurrency {at}",
+            reason="starts, not requests, are what repeats: an interval from one start"
+            " does not hold what differs between starts",
+            decides=decides,
+            bears_on=tuple(o for o in mine if o not in decides),
+            needs=None
+            if url
+            else Draft(
+                repeats=dict.fromkeys(sizes, each),
+                n_launches=n_launches,
+                configurations=_compared(facts, mine),
+            ),
+            not_in_recipe="the server is not started here" if url else None,
+        )
 
 
 def anchor(facts: Facts) -> Iterator[Offer]:
@@ -156,7 +157,7 @@ def anchor(facts: Facts) -> Iterator[Offer]:
     )
 
 
-def _compared(facts: Facts, mine: tuple[Open, ...]) -> frozenset[str]:
+def _compared(facts: Facts, mine: Sequence[Open]) -> frozenset[str]:
     named = [m for o in mine if (m := _PAIR.match(o.what))]
     names = {name for m in named for name in m.groups()}
     others = set(facts.history.configurations[1:])
