@@ -1,6 +1,6 @@
 """Comparisons of servers that were changed so that they boot."""
 
-from stepscope.analysis.fixes import compared_with_fixes, fixed_cells
+from stepscope.analysis.fixes import differing_fixes, fixed_cells
 from stepscope.analysis.records import Comparison
 from stepscope.recipe.records import Workload
 from stepscope.run.run import AppliedFix, Cell, Launch, Run, Timeline
@@ -62,21 +62,18 @@ def test_servers_that_needed_nothing_or_the_same_are_compared() -> None:
         run_of(a=((), ()), b=((), ())),
         run_of(a=((fix(0.8),),), b=((fix(0.8),),)),
     ):
-        assert compared_with_fixes(run, [FASTER]) == ((FASTER,), [])
+        assert differing_fixes(run, [FASTER]) == []
 
 
-def test_servers_that_needed_different_changes_are_not_compared() -> None:
+def test_servers_that_needed_different_changes_are_named() -> None:
     for run in (
         run_of(a=((),), b=((fix(0.8),),)),
         run_of(a=((fix(0.7),),), b=((fix(0.8),),)),
         run_of(a=((), (fix(0.8),)), b=((), (fix(0.8),))),
     ):
-        (row,), (finding,) = compared_with_fixes(run, [FASTER])
-        assert row.verdict == "undetermined"
-        assert row.delta_pct == 9.0
-        assert row.reason is not None
-        assert "--gpu-memory-utilization 0.8" in row.reason
+        (finding,) = differing_fixes(run, [FASTER])
         assert (finding.code, finding.severity) == ("boot-fixes-differ", "warning")
+        assert "--gpu-memory-utilization 0.8" in finding.message
 
 
 def test_every_cell_says_what_its_server_needed() -> None:

@@ -7,6 +7,7 @@ import msgspec
 from stepscope.analysis.across.anomalies import ttft_findings
 from stepscope.analysis.across.drift import drift_findings
 from stepscope.analysis.across.groups import repeat_findings, repeat_groups
+from stepscope.analysis.across.stack import token_stacks
 from stepscope.analysis.across.stepmodel import Bytes, BytesOf, step_models
 from stepscope.analysis.across.traces import traced_steps
 from stepscope.analysis.across.warmup import warm_up_findings, with_warm_up
@@ -17,7 +18,7 @@ from stepscope.analysis.cell.result import cell_result
 from stepscope.analysis.cell.telemetry import Machine
 from stepscope.analysis.compare.compare import within
 from stepscope.analysis.compare.table import Measured, anomalous
-from stepscope.analysis.fixes import compared_with_fixes, fixed_cells
+from stepscope.analysis.fixes import differing_fixes, fixed_cells
 from stepscope.analysis.floor import (
     StepAt,
     context_of,
@@ -63,24 +64,25 @@ def analyze(run: Run) -> Analysis:
     order = list(dict.fromkeys(c.configuration for c in run.cells))
     between = within(Measured(run, results, odd, run.id), order)
     rows = () if between is None else between.comparisons
-    compared, mended = compared_with_fixes(run, rows)
     boots = boot_results(run)
     costs = startup_costs(boots, run)
     if between is not None:
         found += between.findings
-    found += [*more, *poor, *mended, *fixed_cells(run), *_from_logs(run)]
+    found += [*more, *poor, *differing_fixes(run, rows), *fixed_cells(run), *_from_logs(run)]
     traced, more = traced_steps(run, results)
     found += more
+    floor = floor_points(results, run, bytes_of, contaminated | in_decode)
     return Analysis(
         cells=tuple(results),
         traced=traced,
+        stacks=token_stacks(results, floor, traced, contaminated | in_decode),
         groups=groups,
         step_model=models,
-        floor=floor_points(results, run, bytes_of, contaminated | in_decode),
+        floor=floor,
         boot=boots,
         startup=costs,
-        break_even=break_evens(costs, compared),
-        comparisons=compared,
+        break_even=break_evens(costs, rows),
+        comparisons=rows,
         pooled=() if between is None else between.pooled,
         left_out=() if between is None else between.left_out,
         findings=tuple(dict.fromkeys((*run.findings, *found))),

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from stepscope.analysis.records import Comparison
 from stepscope.findings import Finding
 from stepscope.run.run import AppliedFix, Run
@@ -29,31 +27,24 @@ def fixed_cells(run: Run) -> list[Finding]:
     ]
 
 
-def compared_with_fixes(
-    run: Run, comparisons: Sequence[Comparison]
-) -> tuple[tuple[Comparison, ...], list[Finding]]:
-    """Withdraw verdicts on pairs whose servers were changed in different ways.
+def differing_fixes(run: Run, comparisons: Sequence[Comparison]) -> list[Finding]:
+    """Say which pairs get no verdict because their servers were changed differently.
 
-    Returns:
-        The comparisons, and a finding for each pair that was concerned.
+    ``compare.contrasts`` withholds the verdicts themselves.
     """
     used = _changes(run)
     found: dict[tuple[str, str], Finding] = {}
-    kept = []
     for row in comparisons:
         a, b = used.get(row.a, set()), used.get(row.b, set())
         if a == b and len(a) <= 1:
-            kept.append(row)
             continue
-        reason = _reason(row, a, b)
-        kept.append(msgspec.structs.replace(row, verdict="undetermined", reason=reason))
         found[(row.a, row.b)] = Finding(
             code="boot-fixes-differ",
             severity="warning",
-            message=f"{row.a} and {row.b} are not compared: {reason}",
+            message=f"{row.a} and {row.b} get no verdict: {_reason(row, a, b)}",
             hint="Write the flag into [baseline] and measure both again.",
         )
-    return tuple(kept), list(found.values())
+    return list(found.values())
 
 
 def _changes(run: Run) -> dict[str, set[_Flags]]:
