@@ -68,7 +68,8 @@ def analyze(run: Run) -> Analysis:
     costs = startup_costs(boots, run)
     if between is not None:
         found += between.findings
-    found += [*more, *poor, *differing_fixes(run, rows), *fixed_cells(run), *_from_logs(run)]
+    found += [*more, *poor, *_from_logs(run)]
+    found += [*differing_fixes(run, rows), *fixed_cells(run)]
     traced, more = traced_steps(run, results)
     found += more
     floor = floor_points(results, run, bytes_of, contaminated | in_decode)
