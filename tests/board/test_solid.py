@@ -164,3 +164,11 @@ def test_an_undetermined_comparison_is_not_solid(bench: Bench) -> None:
 )
 def test_numbers_have_three_digits(value: float, text: str) -> None:
     assert number(value) == text
+
+
+def test_a_concurrency_is_not_compared_with_itself(bench: Bench) -> None:
+    slow = bench.result(name="base-c16-r1", repeat=1, output_tokens_per_s=1000.0)
+    board = bench.board(None, bench.result(), slow)
+    told = [*board.solid, *(hole.claim for hole in board.not_solid)]
+    assert told
+    assert not any("times the throughput" in text for text in told)
