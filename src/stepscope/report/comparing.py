@@ -138,6 +138,9 @@ def print_comparison(console: Console, found: CompareDocument) -> None:
     console.print(Text(f"{found.why}.", style=f"bold {style}".strip()))
     order = f", order {found.order}" if found.order else ""
     console.print(Text(f"unit: {found.unit}{order}", style="dim"))
+    if len({text for texts in found.sessions.values() for text in texts}) > 1:
+        for arm, texts in found.sessions.items():
+            console.print(Text(f"{arm}: {'; '.join(texts)}", style="dim"))
     for metric in dict.fromkeys(c.metric for c in found.comparisons):
         rows = [c for c in found.comparisons if c.metric == metric]
         means = [p for p in found.pooled if p.metric == metric]

@@ -206,3 +206,18 @@ def test_an_anchor_removes_what_sessions_differ_by(result_of: Make) -> None:
     say(f"\nanchor: false {wrong / 5:.1f} %, rows covered {100 * np.mean(rows):.1f} %")
     assert wrong / 500 < 0.07
     assert np.mean(rows) == pytest.approx(0.955, abs=0.03)
+
+
+@pytest.mark.parametrize("launch_cv", [0.0, 0.01, 0.03])
+def test_rows_that_are_alike_are_called_so(result_of: Make, launch_cv: float) -> None:
+    rng = np.random.default_rng(5)
+    apart = 0
+    for _ in range(300):
+        cells = []
+        for name in "ab":
+            cells += arm(
+                result_of, name, 0.0, 4, rng, n_launches=4, launch_cv=launch_cv
+            )
+        apart += whole(cells).pooled[0].rows_agree is False
+    say(f"\nlaunches {launch_cv:.0%}: rows called unlike {apart / 3:.1f} %")
+    assert apart / 300 < 0.09
