@@ -5,11 +5,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cli.test_bench import MODELS, bench, quick
 from tests.load.scripted import Exchange, ScriptedServer, answer, stream, text, usage
 
+from stepscope.load.bench_result import samples, statistics, totals
 from stepscope.load.speculation import Drafts, speculation
+from stepscope.parse.vllm_bench import read_result
 
 DATA = Path(__file__).parents[1] / "data" / "bench"
 #: Saved by vLLM 0.32 with the flags below against a server of known times.
@@ -70,6 +73,33 @@ def test_a_script_written_for_vllms_result_reads_ours(tmp_path: Path) -> None:
         good = result["request_goodput"]
         assert good == pytest.approx(result["request_throughput"])
         assert all(q >= 0 for q in result["queue_times"])
+
+
+def test_our_formulas_on_vllms_raw_times_give_vllms_own_figures() -> None:
+    saved = json.loads((DATA / "vllm-0.32-rate.json").read_text())
+    requests = read_result(saved).requests
+    queued = [
+        msgspec.structs.replace(r, intended_at_ns=r.sent_at_ns - round(queue * 1e9))
+        for r, queue in zip(requests, saved["queue_times"], strict=True)
+    ]
+    percentiles = (50.0, 90.0, 99.9)
+    ours = statistics(samples(requests), ("ttft", "tpot", "itl", "e2el"), percentiles)
+    queues = ("client_queue_time", "e2el_including_client_queue")
+    ours |= statistics(samples(queued), queues, percentiles)
+    assert len(ours) == 6 * 6
+    for name, value in ours.items():
+        assert value == pytest.approx(saved[name], rel=1e-5, abs=1e-5), name
+    found = totals(requests, {"ttft": 46.0, "tpot": 25.0})
+    assert found["request_goodput"] * found["duration"] == pytest.approx(3)
+    theirs = saved["request_goodput"] * saved["duration"]
+    assert theirs == pytest.approx(3)
+    for name in ("completed", "failed", "total_input_tokens", "total_output_tokens"):
+        assert found[name] == saved[name], name
+    # Its clock starts before the first request is due; ours with the first send.
+    assert found["duration"] < saved["duration"]
+    for name in ("output_throughput", "request_throughput", "total_token_throughput"):
+        counted = saved[name] * saved["duration"]
+        assert found[name] * found["duration"] == pytest.approx(counted), name
 
 
 def test_vllms_queue_metrics_are_taken_by_their_names(tmp_path: Path) -> None:

@@ -7,13 +7,15 @@ from tests.load.scripted import DONE, END, HEAD, answer, chunk, stream, text, us
 from stepscope.load.response import Response
 
 ENGINES = Path(__file__).parents[2].parent / "shared" / "data" / "engines"
+#: Recorded from a server for these tests: llama.cpp b11434, SGLang 0.5.23.
+STREAMS = Path(__file__).parents[1] / "data" / "streams"
 RECORDED = sorted(ENGINES.rglob("*.raw"))
 
 Outcome = tuple[bool, str | None, int | None, int, int | None, int | None]
 
 
-def outcome(pieces: list[bytes]) -> Outcome:
-    response = Response()
+def outcome(pieces: list[bytes], endpoint: str = "/v1/completions") -> Outcome:
+    response = Response(endpoint)
     for at_ns, piece in enumerate(pieces):
         response.feed(piece, at_ns)
     complete = response.complete or response.end_of_input()
@@ -82,6 +84,26 @@ def test_each_engines_dialect_is_understood(path: str, expected: Outcome) -> Non
     if expected[4] is None:
         found = (*found[:4], None, found[5])
     assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "endpoint", "expected"),
+    [
+        ("llamacpp-completion", "/completion", (True, None, 200, 4, 1, 4)),
+        ("sglang-generate", "/generate", (True, None, 200, 4, 2, 4)),
+    ],
+)
+def test_the_engines_own_streams_are_understood_however_they_are_cut(
+    name: str, endpoint: str, expected: Outcome
+) -> None:
+    data = (STREAMS / f"{name}.raw").read_bytes()
+    assert outcome([data], endpoint) == expected
+    assert outcome(bytewise(data), endpoint) == expected
+    # Every cut before the last event is noticed; what follows it adds nothing.
+    last = data.rindex(b"data: {")
+    for end in range(data.index(b"data: {"), last, 7):
+        complete, failure, *_ = outcome([data[:end]], endpoint)
+        assert not complete or failure is not None
 
 
 def test_a_chunk_is_stamped_with_the_read_that_completed_it() -> None:

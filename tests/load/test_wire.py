@@ -281,3 +281,15 @@ def test_events_with_carriage_returns_are_events(tmp_path: Path) -> None:
     _, requests, _ = driven(tmp_path, script)
     assert failures(requests) == {None: 6}
     assert all(r.n_chunks == 4 for r in requests)
+
+
+def test_a_header_that_comes_late_and_in_parts_is_waited_for(tmp_path: Path) -> None:
+    def script(exchange: Exchange) -> None:
+        exchange.released.wait(0.05)
+        exchange.write(HEAD[:30])
+        exchange.released.wait(0.05)
+        exchange.write(HEAD[30:] + answer()[len(HEAD) :])
+
+    _, requests, _ = driven(tmp_path, script, n_prompts=2, concurrency=1)
+    assert failures(requests) == {None: 2}
+    assert all(r.ttft_ns is not None and r.ttft_ns > 50_000_000 for r in requests)

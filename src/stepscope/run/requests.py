@@ -90,10 +90,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
     @property
     def ttfat_ns(self) -> int | None:
-        """Send to the first content that is not reasoning, nanoseconds."""
+        """``due_at_ns`` to the first content that is not reasoning, nanoseconds."""
         if self.first_answer_at_ns is None:
             return None
-        return self.first_answer_at_ns - self.sent_at_ns
+        return self.first_answer_at_ns - self.due_at_ns
 
     @property
     def e2el_ns(self) -> int | None:

@@ -18,9 +18,9 @@ def _asked(
     method: str, url: str, body: bytes | None, timeout_s: float
 ) -> tuple[int, bytes] | None:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(
-        parts.hostname or "", parts.port or 80, timeout=timeout_s
-    )
+    kinds = {"https": http.client.HTTPSConnection}
+    kind = kinds.get(parts.scheme, http.client.HTTPConnection)
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
     try:
         headers = {"Content-Type": "application/json"} if body else {}
         connection.request(method, parts.path or "/", body, headers)
