@@ -20,8 +20,9 @@ Order = Literal["one event", "several events", "all along"]
 #: What the order in time of the slow ones says, and what to do about it.
 SAYS: dict[Order, tuple[str, str]] = {
     "one event": (
-        "all in one stretch of time: something held the server once",
-        "Repeat the cell, and do not average this one in.",
+        "all in one stretch of time: one event, not two queues",
+        "Something held the server once, or one wave was admitted in another way."
+        " Repeat the cell, and do not average this one in.",
     ),
     "several events": (
         "in a few stretches of time, more bunched than chance",
