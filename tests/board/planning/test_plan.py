@@ -342,3 +342,13 @@ def test_a_difference_that_needs_hundreds_of_runs_is_not_promised(
 ) -> None:
     (starts,) = by_id(compared(sweep, 300), "launches")
     assert [s.how for s in starts.settles] == ["bears-on"]
+
+
+def test_what_is_left_out_says_whether_for_money_or_for_being_settled(
+    sweep: Judged,
+) -> None:
+    tight = {c.not_in_recipe for c in planned(sweep, Budget(0.1, None)).candidates}
+    assert "over the budget" in tight
+    assert "what was chosen settles it" not in tight
+    (eager,) = by_id(planned(sweep), "eager")
+    assert eager.not_in_recipe == "what was chosen settles it"

@@ -10,7 +10,7 @@ from stepscope.board.planning.opened import Open
 #: What costs less is as good as free: it must not swallow the ranking.
 _LEAST_MINUTES = 0.05
 #: Worth less than this, an offer settles nothing that was not settled.
-_LEAST_VALUE = 0.2
+LEAST_VALUE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def choose(
                 offer.needs if basket.draft is None else basket.draft.plus(offer.needs)
             )
             minutes = minutes_of(draft)
-            if value < _LEAST_VALUE or _over(minutes, budget, usd_per_hour):
+            if value < LEAST_VALUE or _over(minutes, budget, usd_per_hour):
                 continue
             added = max(minutes - basket.minutes, 0.0)
             rate = value / max(added, _LEAST_MINUTES)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from stepscope.analysis.records import Analysis
 from stepscope.board.planning import repeating, watching
-from stepscope.board.planning.choose import Basket, Budget, choose
+from stepscope.board.planning.choose import LEAST_VALUE, Basket, Budget, choose
 from stepscope.board.planning.draft import Draft
 from stepscope.board.planning.history import history_of
 from stepscope.board.planning.offer import Facts, Offer
@@ -120,7 +120,7 @@ def _document(
     budget, price, pace, base = terms
     added = {id(c.offer): c.added_minutes for c in basket.choices}
     order = {key: i for i, key in enumerate(added)}
-    made = [_candidate(o, added.get(id(o)), price, minutes_of) for o in offers]
+    made = [_candidate(o, added.get(id(o)), basket, price, minutes_of) for o in offers]
     ranked = sorted(
         zip(offers, made, strict=True),
         key=lambda pair: (
@@ -150,13 +150,15 @@ def _document(
 def _candidate(
     offer: Offer,
     added: float | None,
+    basket: Basket,
     price: float | None,
     minutes_of: Callable[[Draft], float],
 ) -> Candidate:
     minutes = None if offer.needs is None else minutes_of(offer.needs)
     why = offer.not_in_recipe
     if why is None and added is None:
-        why = "over the budget, or what it settles is settled by what was chosen"
+        worth = offer.value(basket.settled) >= LEAST_VALUE
+        why = "over the budget" if worth else "what was chosen settles it"
     value = offer.value()
     return Candidate(
         id=offer.id,
