@@ -14,7 +14,7 @@ SETTLES: dict[str, str] = {
     "clock-step": "Repeat it with a monotonic clock (stepscope run uses one).",
     "partial-waves": "Repeat it with whole waves: n_prompts a multiple of concurrency.",
     "not-steady": "Repeat it with more waves.",
-    "warmup-not-converged": "Warm up longer (warm_up.blocks) and repeat it.",
+    "warmup-not-converged": "Warm up longer (warm_up.max_blocks) and repeat it.",
     "first-run-contaminated": "Repeat it on the warm server.",
     "jit-during-measurement": "Repeat it on the warm server.",
     "stall": "Repeat it; if the stall returns, capture a timeline of it.",
