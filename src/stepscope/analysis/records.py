@@ -239,6 +239,36 @@ class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     bandwidth_bytes_per_s: float | None = None
 
 
+class StackPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One part of the time between two tokens."""
+
+    name: str
+    ms: float
+
+
+class TokenStack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Parts of TPOT at one concurrency, from the device outwards; they sum to it.
+
+    Attributes:
+        tpot_ms: Mean of the client's TPOT over the cells.
+        step_ms: The decode step, untraced, for each token of a sequence.
+        step_source: What it was taken from: engine step, median gap or TPOT.
+        floor_ms: Time of the bytes alone; it is the sum of the floor's parts.
+        traced: A timeline as long as the untraced step tells idle time apart.
+        cells: Whose figures they are.
+    """
+
+    configuration: str
+    concurrency: int
+    tpot_ms: float
+    step_ms: float
+    step_source: str
+    floor_ms: float | None
+    parts: tuple[StackPart, ...]
+    traced: bool
+    cells: tuple[str, ...]
+
+
 class BootResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One launch: phases, ledger and verdict are those of `log --json`.
 
@@ -468,4 +498,5 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pooled: tuple[PooledComparison, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     traced: tuple[TracedStep, ...] = ()
+    stacks: tuple[TokenStack, ...] = ()
     findings: tuple[Finding, ...] = ()

@@ -117,6 +117,13 @@ EVERYTHING: dict[str, tuple[Column, ...]] = {
         Column("server keeps up", "", "keeps_up"),
         Column("price", "USD/M output tok", "usd_per_million_output_tokens"),
     ),
+    "Is it steady": (
+        Column("steady from", "s into the cell", "steady_from_s"),
+        Column("steady step, prefill included", "ms", "steady_step_ms"),
+        Column("drift of the gaps, first to second half", "%", "drift_pct"),
+        Column("error by batch means, at least", "%", "batch_means_error_pct"),
+        Column("warm-up settled", "", "warm_up_settled"),
+    ),
     "Client, frontend, engine": (
         Column("decode efficiency", "%", "decode_efficiency", 100),
         Column("decode efficiency residual", "", "decode_efficiency_residual"),

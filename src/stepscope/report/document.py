@@ -12,6 +12,7 @@ from stepscope.analysis.records import (
     RepeatGroup,
     StartupCost,
     StepModel,
+    TokenStack,
     TracedStep,
 )
 from stepscope.board.judge import judge
@@ -45,6 +46,7 @@ class AnalyzeDocument(
     cells: tuple[CellResult, ...]
     step_model: tuple[StepModel, ...]
     floor: tuple[FloorPoint, ...]
+    stacks: tuple[TokenStack, ...]
     boot: tuple[BootResult, ...]
     board: tuple[BoardEntry, ...]
     comparisons: tuple[Comparison, ...]
@@ -80,6 +82,7 @@ def document(run: Run) -> AnalyzeDocument:
         cells=analysis.cells,
         step_model=analysis.step_model,
         floor=analysis.floor,
+        stacks=analysis.stacks,
         boot=analysis.boot,
         board=board.entries,
         comparisons=analysis.comparisons,

@@ -18,6 +18,7 @@ from stepscope.report import content
 from stepscope.report.boots import boots, startup_lines
 from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
+from stepscope.report.stack import token_stack
 from stepscope.report.steps import step_time
 from stepscope.report.svg import render
 from stepscope.report.sweep import sweep
@@ -59,7 +60,7 @@ def html(run: Run, analysis: Analysis, board: Board) -> str:
         anchor=content.anchor,
         figures={f.name: f for f in made},
         drawn=drawn,
-        step_figures=[name for name in drawn if name.startswith("step-")],
+        step_figures=[n for n in drawn if n.startswith(("step-", "stack-"))],
         by_cell=by_cell,
         headers=content.summary_headers(),
         rows=content.summary_rows(analysis.cells),
@@ -89,6 +90,12 @@ def figures(run: Run, analysis: Analysis) -> tuple[Figure, ...]:
     made += [
         step_time(name, models.get(name), analysis.floor, index)
         for index, name in enumerate(_with_steps(analysis))
+    ]
+    made += [
+        token_stack(name, analysis.stacks, index)
+        for index, name in enumerate(
+            dict.fromkeys(stack.configuration for stack in analysis.stacks)
+        )
     ]
     made += [telemetry(run, cell, index) for index, cell in enumerate(run.cells)]
     return tuple(figure for figure in made if figure is not None)
