@@ -111,8 +111,14 @@ def docker_json() -> bytes:
 
 
 def ranks() -> bytes:
-    """Eight ranks that talk at once, before the server is up and afterwards."""
+    """Eight ranks that start at once, with NCCL's own talk between the engine's."""
+    nccl = [
+        f"h:{{pid}}:{{pid}} [{{rank}}] NCCL INFO Channel {n:02d}/0 : {{rank}}[{{rank}}]"
+        f" -> {n % _N_RANKS}[{n % _N_RANKS}] via P2P/CUMEM"
+        for n in range(24)
+    ]
     talk = (
+        *nccl,
         "Using FlashAttention version 3",
         "Loading weights took 41.20 seconds",
         "Cache the graph of shape None for later use",
@@ -128,7 +134,11 @@ def ranks() -> bytes:
         rank = i % _N_RANKS
         who = f"Worker_TP{rank} pid={100 + rank}"
         level = "WARNING" if i % 97 == 0 else "INFO"
-        lines.append(_vllm(i, talk[i // _N_RANKS % len(talk)], level, who))
+        text = talk[i // _N_RANKS % len(talk)]
+        if "NCCL" in text:
+            lines.append(f"({who}) {text.format(pid=100 + rank, rank=rank)}")
+        else:
+            lines.append(_vllm(i, text, level, who))
     return _joined(lines)
 
 

@@ -61,6 +61,7 @@ _MERGED: Rules = {
     for word in {*BOOT_RULES, *MEMORY_RULES, *CONFIG_RULES, *SGLANG_RULES}
 }
 _VALUED = valued(_MERGED)
+_BARE = Dull(stamped=False)
 #: First words of bare lines that some table knows.
 _WORDS = frozenset(word.encode() for word in _MERGED)
 
@@ -204,7 +205,10 @@ class LogReader:
         if found is None:
             if self._failures.busy(self._n_lines) or not dull_bare(raw):
                 return False
-            return serving or b"|" not in raw or b"%" not in raw
+            if not serving and b"|" in raw and b"%" in raw:
+                return False
+            self._shapes.learn(raw, _BARE)
+            return True
         if not serving:
             return False
         word = found

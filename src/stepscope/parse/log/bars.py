@@ -1,6 +1,6 @@
 """Progress bars that print a state a line: of a climb, only its ends are read."""
 
-_DIGITS = b"0123456789"
+_NUMBER = b"0123456789 "
 _MAX_BYTES = 400
 _AFTER = (b"% |", b"%|", b"% Completed |", b"% Completed|")
 
@@ -21,9 +21,9 @@ class Bars:
         at = raw.find(b"%")
         if at < 1 or len(raw) > _MAX_BYTES or not raw.startswith(_AFTER, at):
             return None
-        name = raw[:at].rstrip(_DIGITS)
-        digits = raw[len(name) : at]
-        if not digits or len(digits) > 3 or b"\r" in raw:
+        name = raw[:at].rstrip(_NUMBER)
+        digits = raw[len(name) : at].strip()
+        if not digits.isdigit() or len(digits) > 3 or b"\r" in raw:
             return None
         done, before = int(digits), self.climbing.get(name)
         self.climbing[name] = done
