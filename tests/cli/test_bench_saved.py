@@ -184,3 +184,47 @@ def test_a_restart_or_no_drafts_gives_no_figures() -> None:
     assert speculation(drafts_at(30), drafts_at(10)) == {}
     assert speculation(drafts_at(10), drafts_at(10)) == {}
     assert speculation(None, drafts_at(10)) == {}
+
+
+def test_the_wire_is_chosen_by_flags_and_the_key_is_told_to_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-the-environment-123456")
+    key = tmp_path / "key"
+    key.write_text("sk-of-the-file-123456789\n")
+    where = ("--save-result", "--result-dir", str(tmp_path), "--result-filename", "r")
+    load = ("--num-prompts", "4", "--max-concurrency", "2", "--input-len", "8")
+    with ScriptedServer(
+        lambda e: e.write(answer()), MODELS, path=tmp_path / "s"
+    ) as server:
+        done = bench(
+            *("--unix-socket", str(tmp_path / "s"), "--api-key-file", str(key)),
+            *("--output-len", "4", *load, *where),
+        )
+    assert done.returncode == 0, done.stderr
+    assert all(b"Bearer sk-of-the-file-123456789\r" in r for r in server.requests)
+    saved_text = (tmp_path / "r").read_text()
+    assert json.loads(saved_text)["client"]["stamps"] == "user"
+    assert "sk-of-the" not in done.stdout + done.stderr + saved_text
+    assert "P99 delay, user stamps (ms):" in done.stdout
+    with ScriptedServer(lambda e: e.write(answer()), MODELS) as server:
+        assert quick(server).returncode == 0
+    assert all(b"Bearer sk-of-the-environment-123456\r" in r for r in server.requests)
+
+
+def test_several_base_urls_are_replicas_and_each_is_told(tmp_path: Path) -> None:
+    with (
+        ScriptedServer(lambda e: e.write(answer()), MODELS) as one,
+        ScriptedServer(lambda e: e.write(answer()), MODELS) as other,
+    ):
+        done = quick(
+            one,
+            *("--base-url", other.url, "--save-result", "--result-filename", "r"),
+            *("--result-dir", str(tmp_path)),
+        )
+        urls = [one.url, other.url]
+    assert done.returncode == 0, done.stderr
+    told = json.loads((tmp_path / "r").read_text())["replicas"]
+    assert [part["base_url"] for part in told] == urls
+    assert sum(part["completed"] for part in told) == 6
+    assert all(part["completed"] > 0 and part["failed"] == 0 for part in told)
