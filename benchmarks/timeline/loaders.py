@@ -52,8 +52,9 @@ def msgspec_untyped(path: Path) -> int:
 
 def hta(path: Path) -> int:
     from hta.common.trace_parser import parse_trace_dataframe
+    from hta.configs.parser_config import ParserConfig
 
-    _, frame, *_ = parse_trace_dataframe(str(path))
+    _, frame, *_ = parse_trace_dataframe(str(path), ParserConfig.get_default_cfg())
     return int((frame["stream"] >= 0).sum())
 
 

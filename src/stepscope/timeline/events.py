@@ -77,7 +77,7 @@ class Chunks:
 
     def only(self, name: str) -> int | None:
         """Return the one value of a column and let it go; None if there are more."""
-        parts = self.columns.get(name, [])
+        parts = [part for part in self.columns.get(name, []) if len(part)]
         ends = {int(part.min()) for part in parts} | {int(part.max()) for part in parts}
         if len(ends) != 1:
             return None
