@@ -167,7 +167,7 @@ FAILED: dict[str, tuple[str, int | None, set[str], tuple[str, ...]]] = {
     "disk full at the compile cache": (
         vllm(_LOADING, _LOADED, raised(
             "OSError: [Errno 28] No space left on device:"
-            " '/root/.cache/vllm/torch_compile_cache/3f/artifact'", "backends.save")),
+            " '/home/u/.cache/vllm/torch_compile_cache/3f/artifact'", "backends.save")),
         1, {"unknown"}, ("shm", "utilization", "ipc"),
     ),
     "disk full while the model is fetched": (
@@ -397,7 +397,7 @@ FAILED: dict[str, tuple[str, int | None, set[str], tuple[str, ...]]] = {
     ),
     "no headers": (
         vllm(_LOADING, _LOADED,
-             "/tmp/tmpa/main.c:5:10: fatal error: Python.h: No such file or"
+             "/var/a/main.c:5:10: fatal error: Python.h: No such file or"
              " directory\ncompilation terminated.\n",
              raised("torch._inductor.exc.InductorError: CalledProcessError: Command"
                     " '['/usr/bin/gcc', 'main.c']' returned non-zero exit status 1.",
