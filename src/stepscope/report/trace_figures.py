@@ -80,8 +80,8 @@ def _bar_label(one: Traced, rank: Rank, several: bool) -> str:
     return f"{one.label}, rank {rank.rank}" if several else one.label
 
 
-def budget_figure(traced: "list[Traced]") -> Figure | None:
-    """Return a bar for each rank of each capture; None where no step was found."""
+def _budget_rows(traced: "list[Traced]") -> tuple[list[dict[str, object]], list[str]]:
+    """Return a row for each part of each bar, and the bars in order."""
     rows: list[dict[str, object]] = []
     order: list[str] = []
     for one in traced:
@@ -90,10 +90,16 @@ def budget_figure(traced: "list[Traced]") -> Figure | None:
             total = sum(value for _, value in _parts(rank))
             order += [bar] if total else []
             for i, (name, value) in enumerate(_parts(rank)):
-                text = f"{bar}: {_PARTS[name][1]} {number(value)} ms"
-                text += f", {number(100 * value / total)} % of {number(total)} ms"
                 part = _PARTS[name][1]
+                text = f"{bar}: {part} {number(value)} ms"
+                text += f", {number(100 * value / total)} % of {number(total)} ms"
                 rows.append({"bar": bar, "v": value, "k": part, "o": i, "text": text})
+    return rows, order
+
+
+def budget_figure(traced: "list[Traced]") -> Figure | None:
+    """Return a bar for each rank of each capture; None where no step was found."""
+    rows, order = _budget_rows(traced)
     if not rows:
         return None
     used = [look for look in _PARTS.values() if any(r["k"] == look[1] for r in rows)]

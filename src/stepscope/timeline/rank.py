@@ -9,9 +9,9 @@ from stepscope.timeline.columns import I64, KERNEL
 from stepscope.timeline.device import Device, in_periods
 from stepscope.timeline.gaps import CAUSES
 from stepscope.timeline.intervals import length
-from stepscope.timeline.layers import find_layers, layer_record
+from stepscope.timeline.layers import LayerRun, find_layers, layer_record
 from stepscope.timeline.ranks import Matching
-from stepscope.timeline.records import Budget, GapBin, IdleCauses, Rank, Spread
+from stepscope.timeline.records import Budget, GapBin, IdleCauses, Layer, Rank, Spread
 from stepscope.timeline.top import top_gaps, top_kernels
 from stepscope.units import ms
 
@@ -73,15 +73,18 @@ def rank_record(
         median_graph_gap_us=None if typical is None else typical / 1000,
         top_kernels=top_kernels(device),
         top_gaps=top_gaps(device, typical, host=host_sound) if gaps_known else (),
-        layer=None
-        if layers is None
-        else layer_record(
-            trace, layers, device.start, device.end, gaps_known=gaps_known
-        ),
+        layer=_layer(device, layers, gaps_known=gaps_known),
         gap_histogram=_histogram(device) if gaps_known else (),
         idle_uncertainty_ms=_uncertainty(device) if usable else None,
         graph_span_ms=_graph_spans(device),
     )
+
+
+def _layer(device: Device, run: LayerRun | None, *, gaps_known: bool) -> Layer | None:
+    if run is None:
+        return None
+    bounds = device.start, device.end
+    return layer_record(device.trace, run, *bounds, gaps_known=gaps_known)
 
 
 def _typical_gap(device: Device) -> float | None:
