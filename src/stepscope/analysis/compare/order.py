@@ -102,14 +102,18 @@ def _drift(
             code="baseline-drift",
             severity="warning" if moved else "info",
             message=f"{a} read {percent(value):+.1f} % in its last launch against its"
-            f" first (95 % interval {low:+.1f} to {high:+.1f} %, mean over"
-            f" {len(common)} rows), {told}",
+            f" first (95 % interval {low:+.1f} to {high:+.1f} %, {_over(common)}),"
+            f" {told}",
             hint="Differences keep their intervals if the order is balanced; find what"
             " moved."
             if moved
             else "",
         )
     ]
+
+
+def _over(rows: Sequence[Workload]) -> str:
+    return "one row" if len(rows) == 1 else f"mean over {len(rows)} rows"
 
 
 def _means(of: Table, rows: Rows, launch: str) -> dict[Workload, float]:
