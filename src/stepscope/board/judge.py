@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from stepscope.analysis.records import Analysis
+from stepscope.board.ceilings import ceilings, next_ceiling
 from stepscope.board.opinion import Hypothesis, Verdict, join, weigh
 from stepscope.board.published.check import check_claims
 from stepscope.board.records import HYPOTHESES, Board
@@ -34,13 +37,18 @@ def judge(run: Run, analysis: Analysis) -> Board:
             if not points:
                 points = (_unmeasured(RULES[name], run, analysis, configuration),)
             judged.extend(regimes(name, configuration, points))
-    entries = tuple(regime.entry for regime in judged)
+    limits = ceilings(seen)
+    entries = tuple(
+        msgspec.structs.replace(r.entry, next_ceiling=next_ceiling(r.entry, limits))
+        for r in judged
+    )
     return Board(
         sentences=sentences(run, analysis, judged),
         entries=entries,
         solid=solid(run, analysis),
         not_solid=not_solid(run, analysis),
         findings=check_claims(run, analysis, entries),
+        ceilings=limits,
     )
 
 

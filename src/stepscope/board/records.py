@@ -45,6 +45,7 @@ class BoardEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     ``supported`` and ``ruled-out`` carry evidence; ``untestable`` says in
     ``would_decide`` which measurement would decide it and how to take it.
+    ``next_ceiling`` says of a supported cause what would limit next without it.
     """
 
     hypothesis: str
@@ -53,6 +54,7 @@ class BoardEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     share_of_step_pct: float | None
     evidence: tuple[Evidence, ...]
     would_decide: str | None
+    next_ceiling: str | None = None
 
     def __post_init__(self) -> None:
         if self.hypothesis not in HYPOTHESES:
@@ -61,6 +63,22 @@ class BoardEntry(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             raise ValueError(f"{self.hypothesis}: {self.status} without evidence")
         if self.status == "untestable" and not self.would_decide:
             raise ValueError(f"{self.hypothesis}: untestable needs would_decide")
+
+
+class Ceiling(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What one resource would allow by itself at one concurrency.
+
+    Attributes:
+        output_tokens_per_s: An upper bound under the assumption in ``basis``.
+        times_measured: The same over what was measured there.
+    """
+
+    configuration: str
+    concurrency: int
+    hypothesis: str
+    output_tokens_per_s: float
+    times_measured: float
+    basis: str
 
 
 class NotSolid(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,3 +101,4 @@ class Board(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     solid: tuple[str, ...]
     not_solid: tuple[NotSolid, ...]
     findings: tuple[Finding, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()

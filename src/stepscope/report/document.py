@@ -16,7 +16,7 @@ from stepscope.analysis.records import (
     TracedStep,
 )
 from stepscope.board.judge import judge
-from stepscope.board.records import BoardEntry, NotSolid
+from stepscope.board.records import BoardEntry, Ceiling, NotSolid
 from stepscope.findings import Finding
 from stepscope.recipe.records import Layout
 from stepscope.run.run import Run
@@ -49,6 +49,7 @@ class AnalyzeDocument(
     stacks: tuple[TokenStack, ...]
     boot: tuple[BootResult, ...]
     board: tuple[BoardEntry, ...]
+    ceilings: tuple[Ceiling, ...]
     comparisons: tuple[Comparison, ...]
     solid: tuple[str, ...]
     not_solid: tuple[NotSolid, ...]
@@ -85,6 +86,7 @@ def document(run: Run) -> AnalyzeDocument:
         stacks=analysis.stacks,
         boot=analysis.boot,
         board=board.entries,
+        ceilings=board.ceilings,
         comparisons=analysis.comparisons,
         solid=board.solid,
         not_solid=board.not_solid,
