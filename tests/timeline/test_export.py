@@ -183,3 +183,24 @@ def test_files_side_by_side_are_the_same_in_order_of_rank(
     found = load_traces(large, n_processes=2)
     assert [trace.rank for trace in found] == [0, 1]
     assert np.array_equal(found[0].ops.start_ns, real(PI0).ops.start_ns)
+
+
+@pytest.mark.parametrize("what", ["gloo:all_reduce", "scheduler: schedule"])
+def test_a_collective_on_the_cpu_is_named_by_its_annotation(what: str) -> None:
+    trace = real(PI0)
+    device = read_device(trace)
+    inside = np.flatnonzero(device.gaps.start_ns >= device.start[0])
+    # The gap in which the host launched nothing for longest.
+    worst = inside[np.argmax(device.gaps.parts_ns[inside, 1])]
+    lo, hi = int(device.gaps.start_ns[worst]), int(device.gaps.end_ns[worst])
+    spans = replace(
+        trace.spans,
+        start_ns=np.append(trace.spans.start_ns, lo),
+        end_ns=np.append(trace.spans.end_ns, hi),
+        name=np.append(trace.spans.name, len(trace.names)),
+        thread=np.append(trace.spans.thread, 99),
+        is_annotation=np.append(trace.spans.is_annotation, True),
+    )
+    planted = replace(trace, names=(*trace.names, what), spans=spans)
+    gaps = analyze_traces([planted]).ranks[0].top_gaps
+    assert f"{what} (100 %)" in [gap.host for gap in gaps]
