@@ -83,7 +83,7 @@ def test_the_mean_rate_of_a_ramp_is_that_of_its_gaps() -> None:
     n = 100_000
     for kind in ("linear", "exponential"):
         sweep = Sweep(
-            concurrency=(), input_tokens=1, output_tokens=1, arrivals=kind,  # type: ignore[arg-type]
+            concurrency=(), input_tokens=1, output_tokens=1, arrivals=kind,
             ramp_start_rps=2.0, ramp_end_rps=18.0,
         )  # fmt: skip
         rates = [
