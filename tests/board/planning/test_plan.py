@@ -352,3 +352,17 @@ def test_what_is_left_out_says_whether_for_money_or_for_being_settled(
     assert "what was chosen settles it" not in tight
     (eager,) = by_id(planned(sweep), "eager")
     assert eager.not_in_recipe == "what was chosen settles it"
+
+
+def test_what_was_repeated_three_times_is_not_repeated_for_its_own_sake(
+    sweep: Judged,
+) -> None:
+    (before,) = [c for c in by_id(planned(sweep), "repeats") if c.title.endswith(" 1")]
+    assert before.title == "3 repeats at concurrency 1"
+    one = next(c for c in sweep.analysis.cells if c.name == "c1_0")
+    again = [msgspec.structs.replace(one, name=f"c1_{i}", repeat=i) for i in (1, 2)]
+    analysis = msgspec.structs.replace(
+        sweep.analysis, cells=(*sweep.analysis.cells, *again)
+    )
+    after = planned(Judged(sweep.run, analysis, sweep.board))
+    assert not [c for c in by_id(after, "repeats") if c.title.endswith(" 1")]

@@ -26,7 +26,7 @@ class History:
         engine: As the recipe would name it; ``url`` where it boots nothing.
         configurations: The baseline first.
         sizes: Concurrencies that were measured, ascending.
-        repeats: Sound cells by concurrency, of the configuration with fewest.
+        repeats: Sound cells by configuration and concurrency.
         n_launches: Starts of the baseline that became ready.
         blocks: Warm-up blocks of a launch.
         waves: Waves of a cell, the median.
@@ -43,7 +43,7 @@ class History:
     engine: str
     configurations: tuple[str, ...]
     sizes: tuple[int, ...]
-    repeats: dict[int, int]
+    repeats: dict[tuple[str, int], int]
     n_launches: int
     blocks: int
     waves: int
@@ -75,7 +75,9 @@ def history_of(run: Run, analysis: Analysis) -> History:
         engine=engine,
         configurations=configurations,
         sizes=tuple(sorted({c.concurrency or 0 for c in measured})),
-        repeats=dict(Counter(c.concurrency or 0 for c in own if c.valid)),
+        repeats=dict(
+            Counter((c.configuration, c.concurrency or 0) for c in measured if c.valid)
+        ),
         n_launches=len({c.launch for c in own}),
         blocks=max(blocks.values(), default=0),
         waves=max(round(float(np.median(waves))), 1) if waves else 2,

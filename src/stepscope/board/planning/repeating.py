@@ -23,6 +23,11 @@ _UNMENDED = frozenset(
      "outputs-differ", "little-violated", "token-count-mismatch", "clock-step",
      "client-bound", "void"}
 )  # fmt: skip
+#: What repeating mends though it was repeated: once more, and longer.
+_AGAIN = frozenset(
+    {"disagree", "stall", "first-run-contaminated", "jit-during-measurement",
+     "warmup-not-converged", "bimodal-ttft", "ttft-not-monotone", *_LONGER}
+)  # fmt: skip
 _REPEATS = 3
 _MOST_RUNS = 20
 _PAIR = re.compile(r"^(\S+) against (\S+):")
@@ -35,26 +40,36 @@ def repeats(facts: Facts) -> Iterator[Offer]:
         if o.codes & {"sizes", "runs", "unmeasured"}:
             continue
         sizes = o.sizes or facts.sizes((o,))
-        if sizes and (o.kind == "claim" or "disagree" in o.codes):
+        # A claim that three repeats did not make solid wants something else.
+        done = _repeated(facts, o, sizes) >= _REPEATS and not o.codes & _AGAIN
+        if sizes and not done and (o.kind == "claim" or "disagree" in o.codes):
             groups.setdefault((sizes, bool(o.codes & _LONGER)), []).append(o)
     for (sizes, longer), mine in sorted(groups.items()):
         decides = tuple(o for o in mine if not o.codes & _UNMENDED)
+        n = max(_REPEATS, *(_repeated(facts, o, sizes) + 2 for o in mine))
         waves = max(2 * facts.history.waves, 4) if longer else facts.history.waves
         at = ", ".join(map(str, sizes))
         long = f" and {waves} waves" if longer else ""
         yield Offer(
             id="repeats",
-            title=f"{_REPEATS} repeats{long} at concurrency {at}",
+            title=f"{n} repeats{long} at concurrency {at}",
             reason="one run has no interval; three on one settled launch have"
             + (", and longer cells have less ramp in them" if longer else ""),
             decides=decides,
             bears_on=tuple(o for o in mine if o not in decides),
             needs=Draft(
-                repeats=dict.fromkeys(sizes, _REPEATS),
+                repeats=dict.fromkeys(sizes, n),
                 waves=waves,
                 configurations=facts.others(mine),
             ),
         )
+
+
+def _repeated(facts: Facts, o: Open, sizes: Sequence[int]) -> int:
+    """Return the fewest sound repeats that a thing's configuration has at any size."""
+    base = facts.history.configurations[0]
+    counts = (facts.history.repeats.get((o.configuration or base, c), 0) for c in sizes)
+    return min(counts, default=0)
 
 
 def warm_up(facts: Facts) -> Iterator[Offer]:
