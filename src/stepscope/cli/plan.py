@@ -91,7 +91,11 @@ def _print(document: "PlanDocument") -> None:
         print(f"{finding.message}. {finding.hint}".rstrip())
     if document.minutes is not None:
         money = "" if document.usd is None else f", {document.usd:.2f} USD"
-        print(f"\nThe recipe takes about {document.minutes:.1f} minutes{money}:")
+        most = document.most_minutes or document.minutes
+        print(
+            f"\nThe recipe takes about {document.minutes:.1f} minutes{money}; up to"
+            f" {most:.1f} where it warms up slowly:"
+        )
         print(f"- {'; '.join(document.pace)}")
     if document.left_open:
         left = dict.fromkeys(_short(s) for s in document.left_open)

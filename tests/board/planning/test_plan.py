@@ -115,6 +115,8 @@ def test_minutes_are_those_of_the_recipes_own_plan_at_the_runs_own_pace(
     assert document.recipe is not None
     assert document.minutes is not None
     assert document.minutes <= 6
+    assert document.most_minutes is not None
+    assert document.minutes < document.most_minutes
     laid_out = expand(load_recipe(document.recipe, "next"))
     # 58 s of boot as logged, and each wave as its own cell took it.
     wave_s = {

@@ -35,6 +35,16 @@ class Pace:
     between_s: float
     told: tuple[str, ...]
 
+    def most_minutes(self, plan: Plan) -> float:
+        """Return what a plan takes where every launch warms up to its cap."""
+        total = self.minutes(plan)
+        for launch, guess in zip(plan.launches, estimate(plan).launches, strict=True):
+            block = next((c for c in launch.cells if c.warm_up and not c.wanted), None)
+            if block is not None and self.sizes:
+                more = guess.most_blocks - guess.n_blocks
+                total += max(more, 0) * self._cell_s(block) / 60
+        return total
+
     def minutes(self, plan: Plan) -> float:
         """Return what a plan takes; warm-ups at their fewest blocks.
 

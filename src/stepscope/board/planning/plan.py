@@ -78,7 +78,7 @@ def plan(run: Run, analysis: Analysis, board: Board, budget: Budget) -> PlanDocu
         return pace.minutes(text.plan)
 
     basket = choose(offers, budget, minutes_of, price)
-    recipe = None if basket.draft is None else drafts[repr(basket.draft)].text
+    recipe = None if basket.draft is None else drafts[repr(basket.draft)]
     return _document(
         facts, offers, basket, (budget, price, pace, base), recipe, minutes_of
     )
@@ -114,7 +114,7 @@ def _document(
     offers: list[Offer],
     basket: Basket,
     terms: tuple[Budget, float | None, Pace, Base],
-    recipe: str | None,
+    recipe: Written | None,
     minutes_of: Callable[[Draft], float],
 ) -> PlanDocument:
     budget, price, pace, base = terms
@@ -136,12 +136,13 @@ def _document(
         budget_usd=budget.usd,
         candidates=tuple(candidate for _, candidate in ranked),
         minutes=basket.minutes if recipe is not None else None,
+        most_minutes=None if recipe is None else pace.most_minutes(recipe.plan),
         usd=None if price is None or recipe is None else price * basket.minutes / 60,
         pace=pace.told,
         left_open=tuple(
             o.told("decides") for o in facts.opens if o not in basket.settled
         ),
-        recipe=recipe,
+        recipe=None if recipe is None else recipe.text,
         fill_in=base.fill_in if recipe is not None else (),
         findings=_findings(facts, basket, offers),
     )

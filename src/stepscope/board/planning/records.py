@@ -73,7 +73,8 @@ class PlanDocument(
     Attributes:
         candidates: Chosen ones first, in the order in which they were chosen; then
             by value per minute.
-        minutes: Of the recipe.
+        minutes: Of the recipe, warm-ups at their fewest blocks.
+        most_minutes: The same where every launch warms up to its cap.
         usd: Of the recipe; None without prices.
         pace: Where minutes are from, in words.
         left_open: What the recipe would not decide.
@@ -87,6 +88,7 @@ class PlanDocument(
     budget_usd: float | None
     candidates: tuple[Candidate, ...]
     minutes: float | None
+    most_minutes: float | None
     usd: float | None
     pace: tuple[str, ...]
     left_open: tuple[Settles, ...]
