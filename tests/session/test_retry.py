@@ -1,5 +1,6 @@
 """Boots that fail and are tried again: with a safe change, unchanged, or not at all."""
 
+import gzip
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.session.scripted_session import ScriptedSite, World
 
+from stepscope.analysis.analyze import analyze
 from stepscope.analysis.boot.diagnose import diagnose
 from stepscope.archive.reader import open_run
 from stepscope.clock import SystemClock
@@ -22,6 +24,8 @@ from stepscope.session.server import Server, ServerOrder
 DATA = Path(__file__).parents[2].parent / "shared" / "data"
 NO_KV = DATA / "h200x1-boot-no-kv-memory" / "server.log"
 TENANT = DATA / "h200x1-boot-orphan-holds-memory" / "server.log"
+
+LOGS = Path(__file__).parents[1] / "data" / "logs"
 
 RECIPE = f"""
 name = "picky"
@@ -117,6 +121,32 @@ def test_the_finding_says_the_change_and_that_it_is_no_optimization(
     assert fixed.launch == "baseline-l0-try1"
     assert "--gpu-memory-utilization 0.44 instead of 0.43" in fixed.message
     assert "not an optimization" in fixed.message
+
+
+def test_the_analysis_tells_of_both_starts_and_marks_what_was_measured(
+    world: World,
+) -> None:
+    text = (
+        RECIPE
+        + """[[patch]]
+name = "chunked"
+[patch.flags]
+max-num-batched-tokens = 2048
+"""
+    )
+    _, run = play(world, [-1, 1, 1], [NO_KV.read_bytes()], text)
+    analysis = analyze(run)
+    failed, mended, other = analysis.boot
+    assert (failed.retried_by, failed.verdict["cause"]) == (
+        mended.launch,
+        "no-kv-memory",
+    )
+    assert (mended.retry_of, mended.ready, mended.cold) == (failed.launch, True, None)
+    assert (other.cold, other.applied_fixes) == (True, ())
+    marked = [f.cell for f in analysis.findings if f.code == "boot-fixed" and f.cell]
+    assert marked == ["baseline-c1-r0", "baseline-c2-r0"]
+    assert {c.verdict for c in analysis.comparisons} == {"undetermined"}
+    assert "boot-fixes-differ" in {f.code for f in analysis.findings}
 
 
 def test_without_the_recipe_s_word_nothing_is_tried_again(world: World) -> None:
@@ -396,3 +426,14 @@ def test_a_real_process_with_a_real_log_is_started_again_and_measured(
     assert run.launches[1].applied_fixes[0].value == 0.44
     assert outcome.n_measured == 2, world.notes.said
     assert all(r.failure is None for c in run.cells for r in c.requests)
+
+
+def test_a_share_above_the_most_that_is_raised_to_may_still_be_lowered_to(
+    world: World,
+) -> None:
+    # One H200 at 0.9955 ran out of memory while graphs were captured.
+    log = gzip.decompress((LOGS / "h200" / "graphs.log.gz").read_bytes())
+    text = RECIPE.replace("0.43", "0.9955")
+    _, run = play(world, [-1, 1], [log], text)
+    fix = run.launches[1].applied_fixes[0]
+    assert (fix.before, fix.value, fix.cause) == (0.9955, 0.975, "gpu-oom-capture")
