@@ -9,6 +9,8 @@ from stepscope.analysis.records import (
     CellResult,
     Comparison,
     FloorPoint,
+    LeftOut,
+    PooledComparison,
     RepeatGroup,
     StartupCost,
     StepModel,
@@ -51,6 +53,8 @@ class AnalyzeDocument(
     board: tuple[BoardEntry, ...]
     ceilings: tuple[Ceiling, ...]
     comparisons: tuple[Comparison, ...]
+    pooled: tuple[PooledComparison, ...]
+    left_out: tuple[LeftOut, ...]
     solid: tuple[str, ...]
     not_solid: tuple[NotSolid, ...]
     findings: tuple[Finding, ...]
@@ -88,6 +92,8 @@ def document(run: Run) -> AnalyzeDocument:
         board=board.entries,
         ceilings=board.ceilings,
         comparisons=analysis.comparisons,
+        pooled=analysis.pooled,
+        left_out=analysis.left_out,
         solid=board.solid,
         not_solid=board.not_solid,
         findings=tuple(dict.fromkeys((*board.findings, *analysis.findings))),

@@ -21,6 +21,8 @@ def verdict(name: str) -> BootVerdict:
     ("name", "cause", "line"),
     [
         ("capture", "gpu-oom-sampler", 75),
+        ("graphs", "gpu-oom-capture", 135),
+        ("bad-arg", "bad-argument", 3),
         ("kv-small", "kv-smaller-than-context", 56),
         ("holder", "free-memory-below-request", 54),
     ],
@@ -46,6 +48,21 @@ def test_the_length_that_fits_is_the_one_that_booted() -> None:
         "lower",
         18896,
     )
+
+
+def test_room_for_the_graphs_is_computed_from_what_was_missing() -> None:
+    first = verdict("graphs").fixes[0]
+    # Asked for 0.12 GiB with 0.06 free of 139.80: 0.995 for that alone; the graphs
+    # that follow are not in the message, so the value leaves room for more.
+    assert (first.flag, first.direction) == ("--gpu-memory-utilization", "lower")
+    assert first.value == 0.975
+    assert "at most 0.995 for this allocation alone" in first.effect
+
+
+def test_an_argument_with_a_slip_is_to_be_removed() -> None:
+    # Without it the same command served 27 s after its first line.
+    first = verdict("bad-arg").fixes[0]
+    assert (first.flag, first.direction) == ("--gpu-memory-utilizatoin", "remove")
 
 
 def test_a_kill_with_an_empty_log_is_not_called_a_full_host() -> None:

@@ -15,7 +15,7 @@ from stepscope.run.run import AppliedFix
 from stepscope.run.serverlog import BootVerdict, Fix
 from stepscope.session.context import Context
 
-#: A larger share leaves too little for what is allocated after the cache.
+#: A share is not raised beyond: too little is left for what comes after the cache.
 _LARGEST_SHARE = 0.95
 _SMALLEST_SHARE = 0.05
 #: A prompt that is sent as text is tokenized anew, and a chat adds its template:
@@ -108,10 +108,11 @@ def _share(fix: Fix, configuration: Configuration, needs: _Needs) -> str | None:
     del needs
     if any(k.startswith("kv-cache-memory") for k in configuration.flags):
         return "does nothing beside a fixed cache"
-    good = (
-        isinstance(fix.value, float) and _SMALLEST_SHARE <= fix.value <= _LARGEST_SHARE
-    )
-    return None if good else f"would be {fix.value}, beyond {_LARGEST_SHARE}"
+    if not isinstance(fix.value, float) or fix.value < _SMALLEST_SHARE:
+        return f"would be {fix.value}, below {_SMALLEST_SHARE}"
+    if fix.direction != "lower" and fix.value > _LARGEST_SHARE:
+        return f"would be {fix.value}, beyond {_LARGEST_SHARE}"
+    return None
 
 
 def _length(fix: Fix, configuration: Configuration, needs: _Needs) -> str | None:
