@@ -110,9 +110,10 @@ def steady(columns: Columns, concurrency: int | None) -> Steady | None:
         cut = n_cut / series.size
         if n_cut:
             off = float(np.log(series[:n_cut].mean() / series[n_cut:].mean()))
-        if n_cut and cut <= MOST_CUT:
-            begin = _next_send(columns, window, int(at[n_cut]))
-            series = series[at >= begin]
+        later = _next_send(columns, window, int(at[n_cut])) if n_cut else begin
+        # Half of the stretch is kept at least: less would be a wave by its luck.
+        if later - window.from_ns <= MOST_CUT * window.length_ns:
+            begin, series = later, series[at >= later]
     drift, error = halves(series)
     inner = Window(begin, window.to_ns)
     return Steady(
