@@ -158,6 +158,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     this one repeats; ``applied_fixes`` are flags in which its command differs from its
     configuration's. ``oom_kills`` counts the kills for want of memory in our control
     group from its start to its end; None: not counted there.
+    ``warm_up``: what came of its warm-up; None where it never got that far.
     """
 
     name: str
