@@ -20,7 +20,12 @@ from stepscope.run.stepbudget import StepBudget
 MOST_STRETCH_PCT = 15.0
 #: Defects under which idle time is only the least there may have been.
 _BLURRED = frozenset(
-    {"stitched-timestamps", "duration-overflow", "microsecond-resolution"}
+    {
+        "stitched-timestamps",
+        "duration-overflow",
+        "microsecond-resolution",
+        "host-clock-skew",
+    }
 )
 #: Chunks a token from which a gap between chunks is a step.
 _UNMERGED = 0.98
