@@ -121,7 +121,10 @@ def test_utilization_is_of_the_span_with_what_the_clock_leaves(
     for found in baseline.cells:
         telemetry = found.telemetry
         assert telemetry is not None
-        assert telemetry.n_samples_in_window < telemetry.n_samples_total
+        inside, of = telemetry.n_samples_in_window, telemetry.n_samples_total
+        assert inside is not None
+        assert of is not None
+        assert inside < of
         assert telemetry.util_pct is not None
         assert telemetry.util_pct_range is not None
         low, high = telemetry.util_pct_range

@@ -1,6 +1,5 @@
 """Real llama.cpp, two configurations: what is asked, kept, and said of it."""
 
-
 import msgspec
 import pytest
 from tests.session.scripted_session import Notes
