@@ -81,3 +81,19 @@ def test_every_request_is_counted_and_timed(
         assert request.ttft_ns is not None
         assert request.e2el_ns is not None
         assert 0 < request.ttft_ns < request.e2el_ns
+
+
+@pytest.mark.parametrize("token_ids", [True, False])
+def test_llamacpps_own_endpoint_counts_as_the_open_one_does(
+    url: str, tmp_path: Path, token_ids: bool
+) -> None:
+    changes = {"endpoint": "/completion", "token_ids": token_ids}
+    spec = msgspec.structs.replace(spec_for(url), **changes)
+    drive(spec, tmp_path, clock=SystemClock())
+    requests = read_requests(tmp_path)
+    assert [r.failure for r in requests] == [None] * 6
+    assert all(r.output_tokens == 16 for r in requests)
+    assert all(r.finish_reason == "limit" for r in requests)
+    assert all(0 < r.n_chunks <= 16 for r in requests)
+    if token_ids:
+        assert all(r.prompt_tokens == 24 for r in requests)
