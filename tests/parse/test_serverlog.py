@@ -377,3 +377,14 @@ def test_a_clock_that_is_set_back_gives_no_length() -> None:
     assert log.boot.ready_line == 3
     assert log.boot.seconds_to_ready is None
     assert all(phase.seconds is None for phase in log.phases)
+
+
+def test_a_figure_with_two_points_is_no_figure() -> None:
+    line = (
+        "(EngineCore pid=2) INFO 05-02 10:00:09 [gpu_model_runner.py:1] Model loading"
+        " took 20.5 GiB memory and {} seconds\n"
+    )
+    good = parse_log(line.format("35.66").encode())
+    assert [p.seconds for p in good.phases if p.name == "load_weights"] == [35.66]
+    torn = parse_log(line.format("35.661.68").encode())
+    assert [p.seconds for p in torn.phases if p.name == "load_weights"] == []

@@ -7,14 +7,14 @@ from stepscope.parse.log.state import Here, State
 from stepscope.parse.log.vllm_boot import ready
 
 _BUFFER = re.compile(
-    r"([A-Za-z_]+\d*) (model|KV|RS|compute|output) buffer size = +([\d.]*\d) MiB"
+    r"([A-Za-z_]+\d*) (model|KV|RS|compute|output) buffer size = +((?:\d*\.)?\d+) MiB"
 )
 _DEVICE = re.compile(r"using device (\S+) \((.+?)\) .*?(\d+) MiB free")
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _BUILD = re.compile(r"build(?:_info)?: ?(\S+)")
 _SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
 _CONTEXT = re.compile(r"n_ctx(?:_seq)? += (\d+)")
-_CELLS = re.compile(r"size = +([\d.]*\d) MiB \( *(\d+) cells")
+_CELLS = re.compile(r"size = +((?:\d*\.)?\d+) MiB \( *(\d+) cells")
 _READY = re.compile(r"(?:server is )?listening on http|all slots are idle")
 _FLASH = re.compile(r"flash_attn += (\S+)")
 

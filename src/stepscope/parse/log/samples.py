@@ -43,16 +43,16 @@ _ENGINES = re.compile(r"(\d+) Engines Aggregated")
 ITERATION = re.compile(
     rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, "
     rb"(\d+) generation requests, (\d+) generation tokens, "
-    rb"iteration elapsed time: ([\d.]*\d) ms( \(dummy\))?"
-    rb"(?:, \w+ KV cache usage: ([\d.]*\d)%)?"
+    rb"iteration elapsed time: ((?:\d*\.)?\d+) ms( \(dummy\))?"
+    rb"(?:, \w+ KV cache usage: ((?:\d*\.)?\d+)%)?"
 )
 _TIMING = re.compile(
     r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
-    r"([\d.]*\d) ms / +(\d+) (?:tokens|runs)"
+    r"((?:\d*\.)?\d+) ms / +(\d+) (?:tokens|runs)"
 )
 TIMING = re.compile(
     rb"[\d.]{12} I slot print_timing: id +(\d+) \| task +(-?\d+) \| +"
-    rb"(prompt eval|eval|total) time = +([\d.]*\d) ms / +(\d+) tokens"
+    rb"(prompt eval|eval|total) time = +((?:\d*\.)?\d+) ms / +(\d+) tokens"
 )
 _TIMING_NAMES = {
     "prompt eval": ("prompt_ms", "prompt_tokens"),

@@ -32,7 +32,7 @@ _NAMES = {
     "load_format": "load_format",
     "speculative_algorithm": "speculative_config",
 }
-_SIZE = re.compile(r"(?:K|V|KV) size: ([\d.]*\d) GB")
+_SIZE = re.compile(r"(?:K|V|KV) size: ((?:\d*\.)?\d+) GB")
 _TOKENS = re.compile(r"#tokens: (\d+)")
 _MODES = re.compile(r"Capture (?:\w+ )*?(decode|prefill|target_verify)?", re.IGNORECASE)
 
@@ -52,7 +52,7 @@ def _args(state: State, here: Here, match: re.Match[str]) -> None:
 
 
 def _free(state: State, here: Here) -> float | None:
-    hit = re.search(r"avail(?:able)?[ _](?:\w+_)?mem=(-?[\d.]*\d) GB", here.text)
+    hit = re.search(r"avail(?:able)?[ _](?:\w+_)?mem=(-?(?:\d*\.)?\d+) GB", here.text)
     return float(hit[1]) if hit is not None else None
 
 
@@ -69,8 +69,8 @@ def _load_begin(state: State, here: Here, match: re.Match[str]) -> None:
 
 def _load_end(state: State, here: Here, match: re.Match[str]) -> None:
     state.engine = "sglang"
-    used = re.search(r"mem usage=(-?[\d.]*\d) GB", here.text)
-    took = re.search(r"elapsed=([\d.]*\d) s", here.text)
+    used = re.search(r"mem usage=(-?(?:\d*\.)?\d+) GB", here.text)
+    took = re.search(r"elapsed=((?:\d*\.)?\d+) s", here.text)
     kind = re.search(r"type=(\w+)", here.text)
     free = _free(state, here)
     if used is not None:
@@ -119,8 +119,8 @@ def _capture_begin(state: State, here: Here, match: re.Match[str]) -> None:
 
 
 def _capture_end(state: State, here: Here, match: re.Match[str]) -> None:
-    took = re.search(r"(?:Time elapsed: |elapsed=)([\d.]*\d) s", here.text)
-    used = re.search(r"mem usage=(-?[\d.]*\d) GB", here.text)
+    took = re.search(r"(?:Time elapsed: |elapsed=)((?:\d*\.)?\d+) s", here.text)
+    used = re.search(r"mem usage=(-?(?:\d*\.)?\d+) GB", here.text)
     sizes = re.search(r"bs=\[([^\]]*)\]", here.text)
     found = state.passes.setdefault("real", PassFacts())
     found.line, found.done = here.line, True
@@ -158,7 +158,7 @@ def _no_graph(state: State, here: Here, match: re.Match[str]) -> None:
 
 
 def _timings(state: State, here: Here, match: re.Match[str]) -> None:
-    total = re.search(r"scheduler_e2e=([\d.]*\d)", here.text)
+    total = re.search(r"scheduler_e2e=((?:\d*\.)?\d+)", here.text)
     if total is not None:
         state.resolve(here, "engine_init_s", float(total[1]))
     if state.last_at_s is not None:

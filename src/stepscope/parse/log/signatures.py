@@ -28,8 +28,10 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "kv-smaller-than-context",
             r"To serve at least one request with the models?'?s? max seq len "
-            r"\((?P<n_tokens>\d+)\)(?:.*?\((?P<n_needed_gib>[\d.]*\d) Gi?B KV cache is "
-            r"needed)?(?:.*?available KV cache memory \((?P<n_available_gib>-?[\d.]*\d)"
+            r"\((?P<n_tokens>\d+)\)(?:.*?\((?P<n_needed_gib>(?:\d*\.)?\d+) "
+            r"Gi?B KV cache is "
+            r"needed)?(?:.*?available KV cache memory "
+            r"\((?P<n_available_gib>-?(?:\d*\.)?\d+)"
             r" Gi?B\))?(?:.*?estimated maximum model length is (?P<n_estimated>\d+))?",
             0,
         ),
@@ -42,15 +44,18 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "free-memory-below-request",
             r"Free memory on device(?: (?P<device>\S+))? "
-            r"\((?P<n_free_gib>[\d.]*\d)/(?P<n_total_gib>[\d.]*\d) GiB\) on startup is "
+            r"\((?P<n_free_gib>(?:\d*\.)?\d+)/(?P<n_total_gib>(?:\d*\.)?\d+) "
+            r"GiB\) on startup is "
             r"less than (?:desired GPU memory utilization "
-            r"\((?P<n_utilization>[\d.]*\d), (?P<n_requested_gib>[\d.]*\d) GiB\)|.*)",
+            r"\((?P<n_utilization>(?:\d*\.)?\d+), "
+            r"(?P<n_requested_gib>(?:\d*\.)?\d+) GiB\)|.*)",
             0,
         ),
         (
             "memory-race",
-            r"Error in memory profiling\. Initial free memory (?P<n_initial>[\d.]*\d)"
-            r"(?: GiB)?, current free memory (?P<n_current>[\d.]*\d)",
+            r"Error in memory profiling\. Initial free memory "
+            r"(?P<n_initial>(?:\d*\.)?\d+)"
+            r"(?: GiB)?, current free memory (?P<n_current>(?:\d*\.)?\d+)",
             0,
         ),
         (
@@ -125,7 +130,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "ready-timeout",
             r"Timed out waiting for (?:new )?engine core processes to start"
-            r"(?:.*?Waited (?P<n_waited_s>[\d.]*\d) ?s)?",
+            r"(?:.*?Waited (?P<n_waited_s>(?:\d*\.)?\d+) ?s)?",
             0,
         ),
         (
@@ -150,7 +155,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"FlashInfer requires GPUs with sm(?P<n_sm>\d+) or higher|"
             r"requires? (?:a )?(?:GPUs?|devices?) with compute capability|"
             r"only supported on (?:GPUs|devices) with compute capability|"
-            r"[Cc]ompute capability (?P<capability>[\d.]*\d) (?:is )?(?:not supported|"
+            r"[Cc]ompute capability (?P<capability>(?:\d*\.)?\d+) (?:is "
+            r")?(?:not supported|"
             r"is too|<)|not supported (?:on|for) (?:this|the current) "
             r"(?:GPU|device|architecture|hardware)|"
             r"is not supported (?:on|by) (?:sm|SM)_?(?P<n_sm2>\d+)|"
@@ -282,24 +288,32 @@ KERNEL_OTHER = re.compile(r"oom-kill:constraint=(?P<constraint>\w+)|invoked oom-
 MEMORY_EVENTS = re.compile(r"^(?:memory\.events:? ?)?oom_kill:? (?P<n_kills>\d+)$")
 
 OOM_NUMBERS = {
-    "asked_gib": re.compile(r"Tried to allocate ([\d.]*\d) (KiB|MiB|GiB|TiB|bytes)"),
+    "asked_gib": re.compile(
+        r"Tried to allocate ((?:\d*\.)?\d+) (KiB|MiB|GiB|TiB|bytes)"
+    ),
     "total_gib": re.compile(
-        r"total capacity of ([\d.]*\d) (MiB|GiB|TiB)|"
-        r"; ([\d.]*\d) (MiB|GiB) total capacity"
+        r"total capacity of ((?:\d*\.)?\d+) (MiB|GiB|TiB)|"
+        r"; ((?:\d*\.)?\d+) (MiB|GiB) total capacity"
     ),
     "free_gib": re.compile(
-        r"of which ([\d.]*\d) (bytes|KiB|MiB|GiB)\s+(?:is|are) free|"
-        r"; ([\d.]*\d) (MiB|GiB) free"
+        r"of which ((?:\d*\.)?\d+) (bytes|KiB|MiB|GiB)\s+(?:is|are) free|"
+        r"; ((?:\d*\.)?\d+) (MiB|GiB) free"
     ),
-    "in_use_gib": re.compile(r"this process has ([\d.]*\d) (MiB|GiB) memory in use"),
-    "allocated_gib": re.compile(r"memory ([\d.]*\d) (MiB|GiB) is allocated by PyTorch"),
-    "graph_pools_gib": re.compile(r"with ([\d.]*\d) (MiB|GiB) allocated in private"),
-    "reserved_gib": re.compile(r"and ([\d.]*\d) (MiB|GiB) is reserved by PyTorch"),
+    "in_use_gib": re.compile(
+        r"this process has ((?:\d*\.)?\d+) (MiB|GiB) memory in use"
+    ),
+    "allocated_gib": re.compile(
+        r"memory ((?:\d*\.)?\d+) (MiB|GiB) is allocated by PyTorch"
+    ),
+    "graph_pools_gib": re.compile(
+        r"with ((?:\d*\.)?\d+) (MiB|GiB) allocated in private"
+    ),
+    "reserved_gib": re.compile(r"and ((?:\d*\.)?\d+) (MiB|GiB) is reserved by PyTorch"),
     "buffer_gib": re.compile(
-        r"(?:buffer of size|allocating) ([\d.]*\d) ?(MiB|GiB|bytes)?"
+        r"(?:buffer of size|allocating) ((?:\d*\.)?\d+) ?(MiB|GiB|bytes)?"
     ),
 }
-OTHER_PROCESS = re.compile(r"Process (\d+) has ([\d.]*\d) (MiB|GiB) memory in use")
+OTHER_PROCESS = re.compile(r"Process (\d+) has ((?:\d*\.)?\d+) (MiB|GiB) memory in use")
 OOM_GPU = re.compile(r"GPU (\d+) ha[sd]? ")
 SCALE_GIB = {
     "bytes": 1 / (1 << 30),

@@ -171,9 +171,10 @@ def _jit(state: State, here: Here, match: re.Match[str]) -> None:
 
 BOOT_RULES = compiled(
     (r"Starting to load model", _load_begin),
-    (r"Loading weights took ([\d.]*\d) seconds", _weights_seconds),
+    (r"Loading weights took ((?:\d*\.)?\d+) seconds", _weights_seconds),
     (
-        r"Model loading took (-?[\d.]*\d) (?:GB|GiB) ?(?:memory )?and ([\d.]*\d) s",
+        r"Model loading took (-?(?:\d*\.)?\d+) (?:GB|GiB) ?(?:memory )?and "
+        r"((?:\d*\.)?\d+) s",
         _weights,
     ),
     (r"Initializing model took", _progress),
@@ -181,24 +182,25 @@ BOOT_RULES = compiled(
     (r"Prefetching checkpoint files", _prefetch),
     (r"Filesystem type for checkpoints", _prefetch),
     (r"Using cache directory", _compile_begin),
-    (r"Dynamo bytecode transform time: ([\d.]*\d) s", _compile_begin),
+    (r"Dynamo bytecode transform time: ((?:\d*\.)?\d+) s", _compile_begin),
     (r"Compiling a graph for", _compile_begin),
     (r"Cache the graph", _compile_begin),
     (r"Directly load", _compile_begin),
-    (r"torch\.compile (?:takes|took) ([\d.]*\d) s in total", _compile),
-    (r"Initial profiling/warmup run took ([\d.]*\d) s", _profile),
-    (r"Memory profiling takes ([\d.]*\d) seconds", _profile),
+    (r"torch\.compile (?:takes|took) ((?:\d*\.)?\d+) s in total", _compile),
+    (r"Initial profiling/warmup run took ((?:\d*\.)?\d+) s", _profile),
+    (r"Memory profiling takes ((?:\d*\.)?\d+) seconds", _profile),
     (r"Profiling CUDA graph memory: (.*)", _graph_profile),
     (r"Running FlashInfer autotune", _autotune),
     (r"Warming up", _warmup),
     (r"JIT kernel warmup starting", _warmup),
-    (r"JIT kernel warmup finished in ([\d.]*\d)s", _warmup_done),
+    (r"JIT kernel warmup finished in ((?:\d*\.)?\d+)s", _warmup_done),
     (
-        r"Graph capturing finished in ([\d.]*\d) secs, took (-?[\d.]*\d) GiB",
+        r"Graph capturing finished in ((?:\d*\.)?\d+) secs, took (-?(?:\d*\.)?\d+) GiB",
         _captured,
     ),
     (
-        r"init engine \(profile, create kv cache, warmup model\) took ([\d.]*\d) s",
+        r"init engine \(profile, create kv cache, warmup model\) took "
+        r"((?:\d*\.)?\d+) s",
         _engine_up,
     ),
     (r"Starting vLLM (?:API )?server", _starting),

@@ -185,8 +185,8 @@ def _rust(state: State, here: Here, match: re.Match[str]) -> None:
 
 
 def _prefetch_off(state: State, here: Here, match: re.Match[str]) -> None:
-    size = re.search(r"checkpoint size \(([\d.]*\d) GiB\)", here.text)
-    ram = re.search(r"available RAM \(([\d.]*\d) GiB\)", here.text)
+    size = re.search(r"checkpoint size \(((?:\d*\.)?\d+) GiB\)", here.text)
+    ram = re.search(r"available RAM \(((?:\d*\.)?\d+) GiB\)", here.text)
     if size is not None:
         state.figures["checkpoint_gib"] = float(size[1])
     if ram is not None:
@@ -254,7 +254,7 @@ CONFIG_RULES = compiled(
         _simple("breakable_cudagraph", value=True),
     ),
     (
-        r"Engram table offloaded to pinned host memory: .*?([\d.]*\d) GiB (.*)",
+        r"Engram table offloaded to pinned host memory: .*?((?:\d*\.)?\d+) GiB (.*)",
         _pinned,
     ),
     (
@@ -263,7 +263,7 @@ CONFIG_RULES = compiled(
     ),
     (r"Launching Rust frontend", _rust),
     (r"Auto-prefetch is disabled", _prefetch_off),
-    (r"Checkpoint size: ([\d.]*\d) GiB", _checkpoint),
+    (r"Checkpoint size: ((?:\d*\.)?\d+) GiB", _checkpoint),
     (r"Overriding cudagraph_mode (?:from \S+ )?to (\w+)", _override_graphs),
     (r"Skipping FlashInfer autotune", _simple("flashinfer_autotune", value="skipped")),
 )

@@ -6,12 +6,12 @@ from stepscope.parse.log.rules import compiled
 from stepscope.parse.log.state import Here, PassFacts, State
 
 _USAGE = {
-    "weights_gib": re.compile(r"([\d.]*\d) GiB for weight"),
-    "peak_logged_gib": re.compile(r"([\d.]*\d) GiB for peak activation"),
-    "non_torch_gib": re.compile(r"([\d.]*\d) GiB for non-torch memory"),
-    "consumed_gib": re.compile(r"([\d.]*\d) GiB for consumed memory"),
-    "graph_actual_gib": re.compile(r"([\d.]*\d) GiB for CUDAGraph memory"),
-    "kv_gib": re.compile(r"Current kv cache memory in use is ([\d.]*\d) GiB"),
+    "weights_gib": re.compile(r"((?:\d*\.)?\d+) GiB for weight"),
+    "peak_logged_gib": re.compile(r"((?:\d*\.)?\d+) GiB for peak activation"),
+    "non_torch_gib": re.compile(r"((?:\d*\.)?\d+) GiB for non-torch memory"),
+    "consumed_gib": re.compile(r"((?:\d*\.)?\d+) GiB for consumed memory"),
+    "graph_actual_gib": re.compile(r"((?:\d*\.)?\d+) GiB for CUDAGraph memory"),
+    "kv_gib": re.compile(r"Current kv cache memory in use is ((?:\d*\.)?\d+) GiB"),
 }
 _KV_BYTES = re.compile(r"Current kv cache memory in use is (\d+) bytes")
 _HINTS = (
@@ -48,7 +48,7 @@ def _estimate_on(state: State, here: Here, match: re.Match[str]) -> None:
 def _estimate_off(state: State, here: Here, match: re.Match[str]) -> None:
     state.process(here.frame.process).flags["estimate_applied"] = False
     found = re.search(
-        r"gpu-memory-utilization from ([\d.]*\d) to ([\d.]*\d)", here.text
+        r"gpu-memory-utilization from ((?:\d*\.)?\d+) to ((?:\d*\.)?\d+)", here.text
     )
     if found is not None:
         now, same = float(found[1]), float(found[2])
@@ -140,8 +140,8 @@ def _budget(state: State, here: Here, match: re.Match[str]) -> None:
 
 def _initial_free(state: State, here: Here, match: re.Match[str]) -> None:
     state.figure(here, "free_at_start_gib", float(match[1]))
-    requested = re.search(r"([\d.]*\d) \(util\), ([\d.]*\d) GiB", here.text)
-    older = re.search(r"requested GPU memory: ([\d.]*\d) GiB", here.text)
+    requested = re.search(r"((?:\d*\.)?\d+) \(util\), ((?:\d*\.)?\d+) GiB", here.text)
+    older = re.search(r"requested GPU memory: ((?:\d*\.)?\d+) GiB", here.text)
     if requested is not None:
         state.figure(here, "utilization", float(requested[1]))
         state.figure(here, "requested_gib", float(requested[2]))
@@ -178,34 +178,39 @@ def _padding(state: State, here: Here, match: re.Match[str]) -> None:
 
 MEMORY_RULES = compiled(
     (
-        r"the current vLLM instance can use total_gpu_memory \(([\d.]*\d)GiB\) x "
-        r"gpu_memory_utilization \(([\d.]*\d)\) = ([\d.]*\d)GiB",
+        r"the current vLLM instance can use total_gpu_memory \(((?:\d*\.)?\d+)GiB\) x "
+        r"gpu_memory_utilization \(((?:\d*\.)?\d+)\) = ((?:\d*\.)?\d+)GiB",
         _v0_total,
     ),
     (
-        r"model weights take (-?[\d.]*\d)GiB; non_torch_memory takes (-?[\d.]*\d)GiB; "
-        r"PyTorch activation peak memory takes (-?[\d.]*\d)GiB; the rest of the memory "
-        r"reserved for KV Cache is (-?[\d.]*\d)GiB",
+        r"model weights take (-?(?:\d*\.)?\d+)GiB; non_torch_memory takes "
+        r"(-?(?:\d*\.)?\d+)GiB; "
+        r"PyTorch activation peak memory takes (-?(?:\d*\.)?\d+)GiB; the rest "
+        r"of the memory "
+        r"reserved for KV Cache is (-?(?:\d*\.)?\d+)GiB",
         _v0_parts,
     ),
-    (r"Estimated CUDA graph memory: (-?[\d.]*\d) GiB", _estimate),
+    (r"Estimated CUDA graph memory: (-?(?:\d*\.)?\d+) GiB", _estimate),
     (
-        r"CUDA graph memory profiling is enabled.*?gpu-memory-utilization=([\d.]*\d) "
-        r"is equivalent to --gpu-memory-utilization=(-?[\d.]*\d) .*? to ([\d.]+\d)",
+        r"CUDA graph memory profiling is "
+        r"enabled.*?gpu-memory-utilization=((?:\d*\.)?\d+) "
+        r"is equivalent to --gpu-memory-utilization=(-?(?:\d*\.)?\d+) .*? to "
+        r"([\d.]+\d)",
         _estimate_on,
     ),
     (r"CUDA graph memory profiling is disabled", _estimate_off),
     (r"In v0\.19, CUDA graph memory profiling will be", _estimate_off),
     (
-        r"CUDA graph pool memory: (-?[\d.]*\d) GiB \(actual\), (-?[\d.]*\d) GiB",
+        r"CUDA graph pool memory: (-?(?:\d*\.)?\d+) GiB \(actual\), "
+        r"(-?(?:\d*\.)?\d+) GiB",
         _pool,
     ),
-    (r"Available KV cache memory: (-?[\d.]*\d) GiB", _kv_gib),
+    (r"Available KV cache memory: (-?(?:\d*\.)?\d+) GiB", _kv_gib),
     (
-        r"Initial free memory:? ([\d.]*\d) GiB, reserved ([\d.]*\d) ?GiB",
+        r"Initial free memory:? ((?:\d*\.)?\d+) GiB, reserved ((?:\d*\.)?\d+) ?GiB",
         _kv_fixed,
     ),
-    (r"Initial free memory: ([\d.]*\d) GiB", _initial_free),
+    (r"Initial free memory: ((?:\d*\.)?\d+) GiB", _initial_free),
     (
         r"(GPU|CPU|XPU|TPU|HPU) KV cache size: ([\d,]+) tokens(?:, Maximum concurrency "
         r"for ([\d,]+) tokens per request: ([\d.,]+)x)?",
@@ -213,12 +218,12 @@ MEMORY_RULES = compiled(
     ),
     (r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.,]+)x", _concurrency),
     (r"# (?:GPU|cuda|cpu) blocks: ([\d,]+)", _blocks),
-    (r"Add \d+ padding layers, may waste at most ([\d.]*\d)%", _padding),
+    (r"Add \d+ padding layers, may waste at most ((?:\d*\.)?\d+)%", _padding),
     (r"Auto-fit max_model_len: reduced from \d+ to (\d+)", _auto_fit),
     (r"Applying persisted startup plan", _plan),
     (
-        r"Free memory on device \(([\d.]*\d)/([\d.]*\d) GiB\) on startup\. "
-        r"Desired GPU memory utilization is \(([\d.]*\d), ([\d.]*\d) GiB\)",
+        r"Free memory on device \(((?:\d*\.)?\d+)/((?:\d*\.)?\d+) GiB\) on startup\. "
+        r"Desired GPU memory utilization is \(((?:\d*\.)?\d+), ((?:\d*\.)?\d+) GiB\)",
         _budget,
     ),
 )
