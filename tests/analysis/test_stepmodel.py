@@ -288,3 +288,28 @@ def test_noise_alone_is_rarely_called_a_slope() -> None:
     ]
     # Each of two tests at 5 %: 4 of 40 are expected at most.
     assert kinds.count("constant") >= 33
+
+
+def test_five_sizes_suffice_where_their_repeats_agree_better_than_the_law(
+    result_of: Make,
+) -> None:
+    # Rows 1 % off the law and repeats 0.01 % apart count once each: five points for
+    # three terms, too few for Akaike's criterion. As measured on one H200.
+    off = dict(zip((1, 8, 16, 64, 256), (1.01, 0.99, 1.01, 0.99, 1.005), strict=True))
+    rows = cells(
+        result_of, lambda x: moe(x) * off[int(x)], cv=0.0001, repeats=3,
+        sizes=tuple(off),
+    )  # fmt: skip
+    physics = Bytes(at=expert_bytes, peak_bytes_per_s=4.8e12)
+    model = one(step_models(rows, 1, lambda _: physics))
+    assert (model.kind, model.n_points, model.n_rows) == ("coverage", 15, 5)
+    assert model.bandwidth_bytes_per_s == pytest.approx(4.3e12, rel=0.1)
+
+
+def test_five_rows_without_growth_are_no_coverage(result_of: Make) -> None:
+    off = dict(zip((1, 8, 16, 64, 256), (1.01, 0.99, 1.01, 0.99, 1.005), strict=True))
+    rows = cells(
+        result_of, lambda x: 9.0 * off[int(x)], cv=0.0001, repeats=3, sizes=tuple(off)
+    )
+    model = one(step_models(rows, 1, lambda _: Bytes(expert_bytes, 4.8e12)))
+    assert model.kind == "constant"

@@ -60,6 +60,7 @@ class CellTelemetry(
     host_cpu_pct: float | None = None
     process_cpu_pct: dict[str, float] = {}
     busiest_thread_cpu_pct: dict[str, float] = {}
+    busiest_thread_waited_pct: dict[str, float] = {}
 
 
 class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,7 +8,7 @@ import msgspec
 import numpy as np
 
 from stepscope.analysis.across.curves import BytesAt, Curve, Points, coverage, plain
-from stepscope.analysis.across.fits import aicc
+from stepscope.analysis.across.fits import aicc, better
 from stepscope.analysis.across.points import Shape, readable, shape_of, whole_waves
 from stepscope.analysis.records import CellResult, StepModel
 from stepscope.findings import Finding
@@ -174,13 +174,27 @@ def _best(points: Points, physics: Bytes | None) -> Curve:
     if isinstance(grown, str):
         return _with(simple, grown)
     n = points.n
-    if aicc(grown.sse, n, grown.n_parameters) < aicc(
-        simple.sse, n, simple.n_parameters
-    ):
+    if _grew(grown, simple, n):
         left = 100 * float(np.sqrt(simple.sse / n))
         return _with(grown, *simple.rejected, f"{simple.kind}: it leaves {left:.1f} %")
     left = 100 * float(np.sqrt(grown.sse / n))
     return _with(simple, f"coverage: it leaves {left:.1f} %")
+
+
+def _grew(grown: Curve, simple: Curve, n: int) -> bool:
+    """Return True when the bytes explain the steps better than the plain shape.
+
+    By Akaike's criterion, since a hinge does not nest in it. Where the points are too
+    few for that (three terms at five sizes), by the F-test against a constant or a
+    line, which do: toll and slope are terms of both.
+    """
+    criterion = aicc(grown.sse, n, grown.n_parameters)
+    if np.isfinite(criterion):
+        return criterion < aicc(simple.sse, n, simple.n_parameters)
+    nested = simple.kind in ("constant", "line")
+    return nested and better(
+        simple.sse, grown.sse, n, simple.n_parameters, grown.n_parameters
+    )
 
 
 def _with(curve: Curve, *reasons: str) -> Curve:

@@ -3,6 +3,7 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import TypeVar
 
 from stepscope.analysis.cell.window import Window
@@ -18,10 +19,13 @@ class ProcessCpu:
     Attributes:
         by_role: All processes of a role together.
         busiest_thread: The busiest thread of any process of the role.
+        busiest_waited: Share of the window in which that thread was ready to run and
+            had no core, percent.
     """
 
     by_role: dict[str, float] = field(default_factory=dict)
     busiest_thread: dict[str, float] = field(default_factory=dict)
+    busiest_waited: dict[str, float] = field(default_factory=dict)
 
 
 def inside(samples: Sequence[Sampled], window: Window) -> Sequence[Sampled]:
@@ -42,6 +46,7 @@ def process_cpu(samples: Sequence[ProcessSample], window: Window) -> ProcessCpu:
         by_pid.setdefault((sample.pid, sample.role), []).append(sample)
     by_role: dict[str, float] = {}
     busiest: dict[str, float] = {}
+    waited: dict[str, float] = {}
     for (_, role), rows in by_pid.items():
         first, last = rows[0], rows[-1]
         took = last.at_ns - first.at_ns
@@ -52,9 +57,24 @@ def process_cpu(samples: Sequence[ProcessSample], window: Window) -> ProcessCpu:
             (last.cpu_ns - first.cpu_ns) / took
         )
         old, new = first.busiest_thread_cpu_ns, last.busiest_thread_cpu_ns
-        if old is not None and new is not None and new >= old:
-            busiest[role] = max(busiest.get(role, 0.0), 100 * (new - old) / took)
-    return ProcessCpu(by_role=by_role, busiest_thread=busiest)
+        if old is None or new is None or new < old:
+            continue
+        share = 100 * (new - old) / took
+        if share >= busiest.get(role, 0.0):
+            busiest[role] = share
+            late = _waited_pct(rows, took)
+            if late is not None:
+                waited[role] = late
+    return ProcessCpu(by_role=by_role, busiest_thread=busiest, busiest_waited=waited)
+
+
+def _waited_pct(rows: Sequence[ProcessSample], took_ns: int) -> float | None:
+    """Return the waiting share of the busiest thread; None where it changed."""
+    told = [row.busiest_thread_waited_ns for row in rows]
+    known = [value for value in told if value is not None]
+    if len(known) != len(told) or any(b < a for a, b in pairwise(known)):
+        return None
+    return min(100 * (known[-1] - known[0]) / took_ns, 100.0)
 
 
 def host_cpu_pct(samples: Sequence[HostSample], window: Window) -> float | None:

@@ -190,7 +190,9 @@ def step_series(columns: Columns, window: Window) -> tuple[Ints, Floats]:
     if gaps.size < LEAST_STEPS or gaps.min() < 0:
         return np.empty(0, np.int64), np.empty(0)
     group = _place_group(places[inside])
-    usual = np.array([np.median(gaps[group == g]) for g in range(group.max() + 1)])
+    usual = np.ones(group.max() + 1)
+    for place in np.unique(group):
+        usual[place] = np.median(gaps[group == place])
     relative = gaps / np.maximum(usual[group], 1.0)
     width = max(int(np.median(gaps)), window.length_ns // _MOST_BINS, 1)
     at = (ends - window.from_ns) // width

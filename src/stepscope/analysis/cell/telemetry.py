@@ -161,6 +161,7 @@ def _cpu_fields(cpu: ProcessCpu) -> dict[str, dict[str, float]]:
     return {
         "process_cpu_pct": cpu.by_role,
         "busiest_thread_cpu_pct": cpu.busiest_thread,
+        "busiest_thread_waited_pct": cpu.busiest_waited,
     }
 
 
