@@ -20,7 +20,7 @@ Flag = str | int | float | bool | None
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 #: Endings that cells and launches have: a configuration may not look like one.
 _TAKEN = re.compile(
-    r"-(?:l\d+|warm\d+|trace"
+    r"-(?:l\d+|x\d+|warm\d+|trace"
     r"|(?:c\d+|q[\d.e+-]+|ramp|replay)-(?:r\d+|trace|untraced))$"
 )
 _FLAG = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[-_.][A-Za-z0-9_.-]*)?")

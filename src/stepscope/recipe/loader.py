@@ -15,6 +15,7 @@ from stepscope.recipe.records import (
     Boot,
     Configuration,
     Cost,
+    Explain,
     Probe,
     Recipe,
     Sweep,
@@ -30,6 +31,7 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BOOTS = (
     "executable", "host", "port", "n_launches", "readiness_timeout_s", "baseline",
     "patch", "capture", "boot",
+    "explain",
 )  # fmt: skip
 
 
@@ -125,6 +127,9 @@ def _needs(problems: Problems, data: Mapping[str, Any]) -> None:
         problems.add(
             "executable", "the embedded engine brings its own", "", "Remove it"
         )
+    explain = data.get("explain")
+    if isinstance(explain, dict) and "usd" in explain and "cost" not in data:
+        problems.add("explain.usd", "no [cost]", "expected prices to keep it in")
     _secrets(problems, data)
 
 
@@ -223,6 +228,7 @@ def _recipe(
         warm_up=WarmUp(**data.get("warm_up", {})),
         telemetry=Telemetry(**_floats(data.get("telemetry", {}), "_s")),
         boot=Boot(**data.get("boot", {})),
+        explain=_explain(data.get("explain", False)),
         cost=Cost(**_floats(data["cost"], "_hour", "_gib")) if "cost" in data else None,
         server=Probe(**server) if server else None,
         executable=words,
@@ -230,6 +236,12 @@ def _recipe(
         tracing=tracing,
         **_floats({**given, **timeouts}, "_s"),
     )
+
+
+def _explain(asked: bool | Mapping[str, Any]) -> Explain | None:
+    if isinstance(asked, bool):
+        return Explain() if asked else None
+    return Explain(**{k: float(v) for k, v in asked.items()})
 
 
 def _floats(table: Mapping[str, Any], *endings: str) -> dict[str, Any]:

@@ -215,6 +215,36 @@ class Boot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     retry: int = 0
 
 
+class Explain(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """That experiments are run after the sweep, and what they may take in all.
+
+    ``usd`` None: money does not bound them. docs/experiments.md.
+    """
+
+    minutes: float = 30.0
+    usd: float | None = None
+
+
+class Experiment(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Why a launch was added to a run that had been measured.
+
+    Attributes:
+        number: From 0, in the order in which they were chosen.
+        change: What it changes, an id of the table of changes, or ``trace``.
+        title: The same for people.
+        against: The measured configuration that it is read beside.
+        splits: Hypotheses, open there, that its outcome can decide.
+        minutes: What it was expected to take.
+    """
+
+    number: int
+    change: str
+    title: str
+    against: str
+    splits: tuple[str, ...]
+    minutes: float
+
+
 class Tracing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Kernel timelines to take, on a launch of their own.
 
@@ -258,6 +288,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stall_timeout_s: float = 120.0
     capture: tuple[str, ...] = ()
     tracing: Tracing | None = None
+    explain: Explain | None = None
     served_model_name: str | None = None
     api_key_env: str | None = None
     model_config: str | None = None
@@ -269,12 +300,14 @@ class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """One server start and the cells to be measured on it, in order.
 
     ``traced``: its server is started so that a profiler can be switched on.
+    ``experiment``: why it was added; None for what the recipe asks for.
     """
 
     name: str
     configuration: Configuration
     cells: tuple[CellPlan, ...]
     traced: bool = False
+    experiment: Experiment | None = None
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -222,6 +222,13 @@ def is_capture(value: object) -> str | None:
     return f"a table, or a list of {', '.join(CAPTURES)}"
 
 
+def is_explain(value: object) -> str | None:
+    """Accept true or false, or a table of what it may take."""
+    if isinstance(value, bool | dict):
+        return None
+    return "true, false, or a table with minutes and usd"
+
+
 DATASETS = (
     "random", "sharegpt", "custom", "conversations", "mooncake", "timed_trace",
     "burstgpt",
@@ -244,6 +251,7 @@ TOP: dict[str, Key] = {
     "n_launches": Key(is_few),
     "readiness_timeout_s": Key(is_seconds),
     "capture": Key(is_capture),
+    "explain": Key(is_explain),
     "api_key_env": Key(is_text),
     "server": Key(is_table),
     "baseline": Key(is_table),
@@ -307,6 +315,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "max_blocks": Key(is_blocks),
     },
     "boot": {"retry": Key(is_retries)},
+    "explain": {"minutes": Key(is_above_zero), "usd": Key(is_above_zero)},
     "telemetry": {
         "interval_s": Key(is_interval),
         "metrics_interval_s": Key(is_interval),

@@ -5,7 +5,7 @@ from typing import Literal
 import msgspec
 
 from stepscope.findings import Finding
-from stepscope.recipe.records import Capture, Cost, Layout, Workload
+from stepscope.recipe.records import Capture, Cost, Experiment, Layout, Workload
 from stepscope.run.client import ClientHealth
 from stepscope.run.published import Claim, TelemetryMeans
 from stepscope.run.requests import Request
@@ -159,6 +159,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     configuration's. ``oom_kills`` counts the kills for want of memory in our control
     group from its start to its end; None: not counted there.
     ``warm_up``: what came of its warm-up; None where it never got that far.
+    ``experiment``: why it was added to the run; None for what the recipe asks for.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry_of: str | None = None
     applied_fixes: tuple[AppliedFix, ...] = ()
     oom_kills: int | None = None
+    experiment: Experiment | None = None
 
 
 class TraceRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

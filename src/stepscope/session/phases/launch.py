@@ -102,6 +102,7 @@ def _launch(context: Context, attempt: Attempt, session: str) -> Launch:
         log_path=log if engine.boots else None,
         retry_of=attempt.retry_of,
         applied_fixes=attempt.fixes,
+        experiment=plan.experiment,
     )
 
 
