@@ -94,6 +94,7 @@ def test_cpu_is_the_difference_of_cumulative_times() -> None:
             name=role,
             cpu_ns=9 * S + i * share * MS,
             busiest_thread_cpu_ns=i * share * MS // 2,
+            busiest_thread_waited_ns=i * share * MS // 5,
         )
         for i in range(30)
         for pid, role, share in (
@@ -113,6 +114,9 @@ def test_cpu_is_the_difference_of_cumulative_times() -> None:
     assert found.process_cpu_pct == pytest.approx({"api-server": 95.0, "worker": 50.0})
     assert found.busiest_thread_cpu_pct == pytest.approx(
         {"api-server": 47.0, "worker": 15.0}, abs=0.6
+    )
+    assert found.busiest_thread_waited_pct == pytest.approx(
+        {"api-server": 19.0, "worker": 6.0}, abs=0.6
     )
     assert found.host_cpu_pct == pytest.approx(25.0)
     assert found.host_memory_peak_gib == pytest.approx(6.0)

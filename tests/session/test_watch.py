@@ -74,6 +74,8 @@ def test_a_process_is_sampled_with_its_role_and_its_busiest_thread() -> None:
     assert (sample.pid, sample.role, sample.n_threads) == (process.pid, "server", 1)
     assert sample.cpu_ns > 50_000_000
     assert sample.busiest_thread_cpu_ns == sample.cpu_ns
+    assert sample.busiest_thread_waited_ns is not None
+    assert sample.busiest_thread_waited_ns > 0
     assert sample.rss_bytes is not None
     assert sample.rss_bytes > 1 << 20
 

@@ -163,6 +163,7 @@ EVERYTHING: dict[str, tuple[Column, ...]] = {
             ("host CPU", "% of all cores", "host_cpu_pct"),
             ("CPU by role", "% of a core", "process_cpu_pct"),
             ("busiest thread by role", "% of a core", "busiest_thread_cpu_pct"),
+            ("the same, ready without a core", "%", "busiest_thread_waited_pct"),
         )
     ),
 }

@@ -9,6 +9,7 @@ from stepscope.analysis.cell import (
     open_rules,
     published,
     records_rules,
+    starved_rules,
 )
 from stepscope.analysis.cell.measured import Measured
 from stepscope.findings import Finding
@@ -31,6 +32,7 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     beside_rules.server,
     beside_rules.log,
     beside_rules.telemetry,
+    starved_rules.starved,
     published.window_of_means,
     published.prefill_in_tpot,
     records_rules.few,

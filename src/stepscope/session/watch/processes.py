@@ -121,13 +121,15 @@ def _sample(pid: int, watched: _Watched, at_ns: int) -> ProcessSample | None:
             watched.threads_at_ns = at_ns
     except (OSError, ValueError, IndexError):
         return None
+    used, waited = _most(folder / "task", watched.threads)
     return ProcessSample(
         at_ns=at_ns,
         pid=pid,
         role=watched.role,
         name=name,
         cpu_ns=_cpu_ns(fields),
-        busiest_thread_cpu_ns=_most(folder / "task", watched.threads),
+        busiest_thread_cpu_ns=used,
+        busiest_thread_waited_ns=waited,
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
         n_threads=int(fields[17]),
     )
@@ -144,15 +146,28 @@ def _busiest(tasks: Path) -> list[int]:
     return [tid for _, tid in sorted(used, reverse=True)[:_N_WATCHED_THREADS]]
 
 
-def _most(tasks: Path, threads: list[int]) -> int | None:
+def _most(tasks: Path, threads: list[int]) -> tuple[int | None, int | None]:
+    """Return CPU time and waiting time of the thread that has used most CPU."""
     most: int | None = None
+    busiest: int | None = None
     for tid in threads:
         try:
             used = _cpu_ns(_stat(tasks / str(tid) / "stat")[0])
         except (OSError, ValueError, IndexError):
             continue
-        most = used if most is None else max(most, used)
-    return most
+        if most is None or used > most:
+            most, busiest = used, tid
+    if busiest is None:
+        return most, None
+    return most, _waited_ns(tasks / str(busiest) / "schedstat")
+
+
+def _waited_ns(path: Path) -> int | None:
+    """Return how long a thread was ready and had no core; None: not counted here."""
+    try:
+        return int(path.read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return None
 
 
 def _stat(path: Path) -> tuple[list[str], str]:
