@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from stepscope.analysis.across.curves import Curve, Points, plain
-from stepscope.analysis.across.stepmodel import best_curve
+from stepscope.analysis.across.stepmodel import Bytes, best_curve
 from stepscope.analysis.analyze import physics_of
 from stepscope.analysis.floor import step_bytes_of
 from stepscope.analysis.predict.backtest import doublings_outside, errors
@@ -106,3 +106,25 @@ def test_a_hundredth_beyond_the_range_is_inside() -> None:
     assert doublings_outside(1.0, 254.0, 256.0) == 0
     assert doublings_outside(1.0, 256.0, 512.0) == pytest.approx(1)
     assert doublings_outside(4.0, 256.0, 1.0) == pytest.approx(2)
+
+
+def test_five_sizes_are_checked_by_the_shape_in_use() -> None:
+    # Leaving one of five out leaves four, too few to report bytes from; a constant in
+    # their place would say nothing of the shape in use.
+    def read(x: float) -> float:
+        return float(3e9 + 60e9 * (1 - (1 - 8 / 128) ** x))
+
+    off = (1.01, 0.99, 1.01, 0.99, 1.005)
+    x = np.repeat([1.0, 8, 16, 64, 256], 2)
+    y = np.array([2.7 + 1e3 * read(v) / 4.3e12 for v in x]) * np.repeat(off, 2)
+    physics = Bytes(at=read, peak_bytes_per_s=4.8e12)
+    points = Points.of(x, y, x)
+    checked = errors(
+        points,
+        lambda some: best_curve(some, physics),
+        lambda some: best_curve(some, physics, least_sizes=4),
+    )
+    assert checked is not None
+    half = checked.half(1.0, 256.0, 32.0)
+    assert half is not None
+    assert half < 0.2

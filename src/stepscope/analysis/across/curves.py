@@ -189,7 +189,17 @@ def _hinge(points: Points) -> Curve | None:
     )
 
 
-def coverage(points: Points, bytes_at: BytesAt, peak: float | None) -> Curve | str:
+#: Sizes below which three terms are not fitted, a check of a known shape excepted.
+LEAST_SIZES = 5
+
+
+def coverage(
+    points: Points,
+    bytes_at: BytesAt,
+    peak: float | None,
+    *,
+    least_sizes: int = LEAST_SIZES,
+) -> Curve | str:
     """Return t = toll + bytes(x) / bandwidth + slope x, none of them negative.
 
     Assumes: bytes are read at one bandwidth at every size, experts are drawn
@@ -197,14 +207,15 @@ def coverage(points: Points, bytes_at: BytesAt, peak: float | None) -> Curve | s
         experts.
 
     Args:
-        points: At least five sizes, since three numbers are fitted.
+        points: At least ``least_sizes`` of them, since three numbers are fitted.
         bytes_at: Bytes of one step of one rank.
         peak: The data sheet's bandwidth, bytes per second; None where unknown.
+        least_sizes: Five for a model that is reported, four to check one.
 
     Returns:
         The curve, or why there is none.
     """
-    if points.sizes.size < 5:
+    if points.sizes.size < least_sizes:
         return "coverage: it needs five sizes"
     size = np.array([bytes_at(float(at)) for at in points.x])
     columns = {"toll": np.ones_like(points.x), "bytes": size, "slope": points.x}

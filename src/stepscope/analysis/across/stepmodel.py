@@ -7,7 +7,14 @@ from dataclasses import dataclass, replace
 import msgspec
 import numpy as np
 
-from stepscope.analysis.across.curves import BytesAt, Curve, Points, coverage, plain
+from stepscope.analysis.across.curves import (
+    LEAST_SIZES,
+    BytesAt,
+    Curve,
+    Points,
+    coverage,
+    plain,
+)
 from stepscope.analysis.across.fits import aicc, better
 from stepscope.analysis.across.points import Shape, readable, shape_of, whole_waves
 from stepscope.analysis.records import CellResult, StepModel
@@ -154,23 +161,29 @@ def _model(
     return _record(configuration, source, points, chosen), found
 
 
-def best_curve(points: Points, physics: Bytes | None) -> Curve:
+def best_curve(
+    points: Points, physics: Bytes | None, *, least_sizes: int = LEAST_SIZES
+) -> Curve:
     """Return the shape that the points support best, with the reasons for it.
 
     Each row counts once where even the best shape misses rows by more than their
-    repeats differ; ``Curve.n`` says how many points it was fitted to.
+    repeats differ; ``Curve.n`` says how many points it was fitted to. With
+    ``least_sizes`` bytes may be fitted: four where a shape is checked that more
+    sizes have shown.
     """
-    best = _best(points, physics)
+    best = _best(points, physics, least_sizes)
     if points.rows_deviate(best.sse, best.n_parameters):
-        return _best(points.one_a_row(), physics)
+        return _best(points.one_a_row(), physics, least_sizes)
     return best
 
 
-def _best(points: Points, physics: Bytes | None) -> Curve:
+def _best(points: Points, physics: Bytes | None, least_sizes: int) -> Curve:
     simple = plain(points)
     if physics is None:
         return simple
-    grown = coverage(points, physics.at, physics.peak_bytes_per_s)
+    grown = coverage(
+        points, physics.at, physics.peak_bytes_per_s, least_sizes=least_sizes
+    )
     if isinstance(grown, str):
         return _with(simple, grown)
     n = points.n

@@ -61,14 +61,20 @@ def doublings_outside(low: float, high: float, x: float) -> float:
     return float(far) if far > 0.02 else 0.0
 
 
-def errors(points: Points, fit: Fitter) -> Errors | None:
+def errors(points: Points, fit: Fitter, again: Fitter | None = None) -> Errors | None:
     """Return how well the procedure predicts sizes that it did not see.
 
     Source: leave-one-size-out errors for the inside; for the outside the worst error
         of fits to the lower (upper) sizes at the sizes beyond, over their distance.
     Assumes: errors of constant relative size inside, and growing in proportion to
         the doublings outside; repeats of one size are left out together, for they
-        would vouch for one another.
+        would vouch for one another. Fits of another shape than the one in use are
+        no check of it where others are at hand, as where too few sizes are left.
+
+    Args:
+        points: Step time over sequences per rank.
+        fit: The procedure as it is used.
+        again: The same for fewer points; None: ``fit``.
 
     Returns:
         None below four sizes: nothing would be left to fit.
@@ -79,13 +85,16 @@ def errors(points: Points, fit: Fitter) -> Errors | None:
     full = fit(points)
     n_free = max(sizes.size - full.n_parameters, 1)
     within = float(np.sqrt(full.sse / max(full.n - full.n_parameters, 1)))
-    inner = [_misses(points, fit, points.asked != c)[1][0][1] for c in sizes[1:-1]]
+    again = again or fit
+    left = [_misses(points, again, points.asked != c) for c in sizes[1:-1]]
+    alike = [m for m in left if m[0] == full.kind]
+    inner = [misses[0][1] for _, misses in alike or left]
     left_out = float(np.sqrt(np.mean(np.square(inner))))
     noise = max(within, left_out, _LEAST_SD)
     return Errors(
         inside=noise,
-        per_doubling_up=_growth(points, fit, sizes, full.kind),
-        per_doubling_down=_growth(points, fit, sizes[::-1], full.kind),
+        per_doubling_up=_growth(points, again, sizes, full.kind),
+        per_doubling_down=_growth(points, again, sizes[::-1], full.kind),
         quantile=float(stats.t.ppf(0.975, n_free)),
     )
 

@@ -103,6 +103,9 @@ def basis(
     def fit(some: Points) -> Curve:
         return best_curve(some, known)
 
+    def again(some: Points) -> Curve:
+        return best_curve(some, known, least_sizes=4)
+
     odd = frozenset(
         f.cell for f in analysis.findings if f.code in _ODD_TTFT and f.cell is not None
     )
@@ -111,7 +114,7 @@ def basis(
         cells=cells,
         points=points,
         curve=fit(points),
-        errors=errors(points, fit),
+        errors=errors(points, fit, again),
         waits=waits(cells, odd),
         context=context_of(cells),
         input_tokens=_each(cells, "input"),
