@@ -10,7 +10,8 @@ import pytest
 from tests.cli.test_bench import MODELS, bench, quick
 from tests.load.scripted import Exchange, ScriptedServer, answer, stream, text, usage
 
-from stepscope.load.bench_result import samples, statistics, totals
+from stepscope.load.bench_result import chunks, samples, statistics, totals
+from stepscope.load.columns import columns
 from stepscope.load.speculation import Drafts, speculation
 from stepscope.parse.vllm_bench import read_result
 
@@ -83,13 +84,15 @@ def test_our_formulas_on_vllms_raw_times_give_vllms_own_figures() -> None:
         for r, queue in zip(requests, saved["queue_times"], strict=True)
     ]
     percentiles = (50.0, 90.0, 99.9)
-    ours = statistics(samples(requests), ("ttft", "tpot", "itl", "e2el"), percentiles)
+    cell = columns(requests)
+    itl = chunks(requests, cell, percentiles).gaps
+    ours = statistics(samples(cell), itl, ("ttft", "tpot", "itl", "e2el"), percentiles)
     queues = ("client_queue_time", "e2el_including_client_queue")
-    ours |= statistics(samples(queued), queues, percentiles)
+    ours |= statistics(samples(columns(queued)), itl, queues, percentiles)
     assert len(ours) == 6 * 6
     for name, value in ours.items():
         assert value == pytest.approx(saved[name], rel=1e-5, abs=1e-5), name
-    found = totals(requests, {"ttft": 46.0, "tpot": 25.0})
+    found = totals(cell, {"ttft": 46.0, "tpot": 25.0})
     assert found["request_goodput"] * found["duration"] == pytest.approx(3)
     theirs = saved["request_goodput"] * saved["duration"]
     assert theirs == pytest.approx(3)

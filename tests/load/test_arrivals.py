@@ -79,7 +79,7 @@ def test_a_linear_ramp_may_begin_at_nothing() -> None:
 def test_recorded_times_begin_at_nought_and_can_be_stretched() -> None:
     recorded = np.array([5 * S, 6 * S, 9 * S])
     arrivals = Arrivals(kind="recorded", scale=0.5)
-    assert schedule(arrivals, 3, 0, recorded).tolist() == [0, S // 2, 2 * S]
+    assert schedule(arrivals, 3, 0, recorded.tolist()).tolist() == [0, S // 2, 2 * S]
 
 
 def test_pace_says_what_is_due_and_how_long_to_wait() -> None:

@@ -25,6 +25,7 @@ from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.ask import served_models
 from stepscope.load.bench_result import by_replica
+from stepscope.load.columns import columns
 from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests
 from stepscope.load.probe import probe
@@ -122,7 +123,7 @@ def test_slots_are_dealt_over_replicas_in_turn_and_each_is_counted(
     assert {r.slot % 2 for r in requests if r.replica == 1} == {1}
     host = urls[1].removeprefix("http://").encode()
     assert all(b"Host: " + host + b"\r\n" in r for r in other.requests)
-    told = by_replica(requests, urls)
+    told = by_replica(columns(requests), urls)
     assert [r["completed"] for r in told] == [len(one.requests), len(other.requests)]
 
 

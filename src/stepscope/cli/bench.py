@@ -5,7 +5,6 @@ import signal
 import sys
 import tempfile
 import threading
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -21,16 +20,8 @@ from stepscope.cli.bench_save import save
 from stepscope.cli.bench_table import table
 from stepscope.clock import SystemClock
 from stepscope.errors import SessionError
-from stepscope.load.bench_result import (
-    by_replica,
-    details,
-    peaks,
-    samples,
-    statistics,
-    totals,
-)
 from stepscope.load.drive import drive
-from stepscope.load.journal import read_requests, read_texts
+from stepscope.load.journal import Recorded, Stamps, read_texts
 from stepscope.load.probe import probe
 from stepscope.load.prompts import server_of, uses_token_ids
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec
@@ -126,44 +117,25 @@ def bench(**flags: Any) -> int:
         )
         if progress is not None:
             progress.end()
-        requests = read_requests(where)
-        document = _document(asked, spec, result, requests, read_texts(where))
+        document, notes, metrics = _document(asked, spec, result, where)
         document |= speculation(before, drafts(server_of(spec)))
     save(document, flags, asked)
     if flags["as_json"]:
         print(msgspec.json.encode(document).decode())
     else:
-        metrics = _metrics(asked, requests)
         print(table(document, metrics, asked.percentiles, result.health))
-    _note_lengths(spec, requests)
+    for note in notes:
+        print(note, file=sys.stderr)
     for finding in result.findings:
         print(f"{finding.code}: {finding.message}", file=sys.stderr)
     return _exit_code(result)
 
 
-def _note_lengths(spec: LoadSpec, requests: tuple[Request, ...]) -> None:
-    """Say on stderr where the server counted other lengths than were asked for."""
-    ok = [r for r in requests if r.ok]
-    prompts = [r.prompt_tokens for r in ok if r.prompt_tokens is not None]
-    asked = spec.input_tokens
-    if asked is not None and not spec.source.input_range:
-        asked += spec.source.prefix_tokens
-    else:
-        asked = None
-    if prompts and asked is not None and set(prompts) != {asked}:
-        mean = sum(prompts) / len(prompts)
-        print(
-            f"prompts: {asked} tokens asked, {mean:.1f} on average by the"
-            " server's count",
-            file=sys.stderr,
-        )
-    short = sum((r.output_tokens or 0) < (r.requested_output_tokens or 0) for r in ok)
-    if short:
-        asked_out = {r.requested_output_tokens for r in ok}
-        end = f"{asked_out.pop()}" if len(asked_out) == 1 else "all their"
-        print(
-            f"answers: {short} of {len(ok)} ended before {end} tokens", file=sys.stderr
-        )
+def _asked_length(spec: LoadSpec) -> int | None:
+    """Return how long every prompt was to be; None: they differ."""
+    if spec.input_tokens is None or spec.source.input_range:
+        return None
+    return spec.input_tokens + spec.source.prefix_tokens
 
 
 def _exit_code(result: LoadResult) -> int:
@@ -210,18 +182,28 @@ def _warm_up(spec: LoadSpec, n: int, folder: Path, stop: threading.Event) -> Non
 
 
 def _document(
-    asked: Asked,
-    spec: LoadSpec,
-    result: LoadResult,
-    requests: tuple[Request, ...],
-    texts: dict[int, str],
-) -> dict[str, Any]:
-    """Return the saved result: vLLM's fields in vLLM's order, then ours."""
+    asked: Asked, spec: LoadSpec, result: LoadResult, where: Path
+) -> tuple[dict[str, Any], list[str], tuple[str, ...]]:
+    """Return the saved result: vLLM's fields in vLLM's order, then ours.
+
+    With it notes on lengths, and the metrics to show: those asked for, and the first
+    answer's where it is another time than the first content's.
+    """
+    # numpy, only now that no worker runs beside it.
+    from stepscope.load import bench_result as words
+    from stepscope.load.columns import columns
+
+    cell = columns(Recorded(where, Request))
+    chunks = words.chunks(Recorded(where, Stamps), cell, asked.percentiles)
+    metrics = (*asked.metrics, "ttfat") if words.answered_later(cell) else asked.metrics
+    one_by_one: dict[str, Any] = {}
+    if asked.detailed:
+        one_by_one = words.details(
+            Recorded(where, Request), read_texts(where), spec.input_tokens or 0
+        )
     now = SystemClock().wall_anchor().unix_ns / NS_PER_S
     date = datetime.fromtimestamp(now, UTC).astimezone()
-    found = samples(requests)
-    failures = Counter(r.failure for r in requests if r.failure is not None)
-    return {
+    document = {
         "date": date.strftime("%Y%m%d-%H%M%S"),
         "endpoint_type": asked.backend,
         "backend": asked.backend,
@@ -231,14 +213,16 @@ def _document(
         "num_prompts": spec.n_prompts,
         **asked.metadata,
         **_traffic(asked, spec),
-        **totals(requests, asked.goodput_ms),
-        **(details(requests, texts, spec.input_tokens or 0) if asked.detailed else {}),
-        **peaks(requests),
+        **words.totals(cell, asked.goodput_ms),
+        **one_by_one,
+        **chunks.peaks,
         "rtfx": 0.0,
-        **statistics(found, _metrics(asked, requests), asked.percentiles),
+        **words.statistics(
+            words.samples(cell), chunks.gaps, metrics, asked.percentiles
+        ),
         "client": msgspec.to_builtins(result.health),
-        "failures": dict(failures),
-        "replicas": by_replica(requests, spec.base_urls),
+        "failures": dict(cell.failures),
+        "replicas": words.by_replica(cell, spec.base_urls),
         "findings": msgspec.to_builtins(result.findings),
         "seed": spec.seed,
         "prepare_s": (
@@ -247,13 +231,7 @@ def _document(
         "num_warmups": asked.n_warmups,
         "prompt_form": "token-ids" if uses_token_ids(spec) else "text",
     }
-
-
-def _metrics(asked: Asked, requests: tuple[Request, ...]) -> tuple[str, ...]:
-    """Return the metrics asked for, and the first answer's where it is another time."""
-    if any(r.first_answer_at_ns != r.first_content_at_ns for r in requests if r.ok):
-        return (*asked.metrics, "ttfat")
-    return asked.metrics
+    return document, words.length_notes(cell, _asked_length(spec)), metrics
 
 
 def _traffic(asked: Asked, spec: LoadSpec) -> dict[str, Any]:

@@ -11,7 +11,6 @@ import msgspec
 from stepscope.cli.bench_load import fitting, lengths, read_arrivals, read_source
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.ask import served_models
-from stepscope.load.bench_result import METRICS
 from stepscope.load.prompts import server_of
 from stepscope.load.spec import LoadSpec
 
@@ -27,6 +26,15 @@ BACKENDS = {
 _KEY_VARIABLE = "OPENAI_API_KEY"
 #: Warm-up requests before an open loop that has no cap.
 _OPEN_WARM_UPS = 16
+#: What may be asked for by --percentile-metrics.
+METRICS = (
+    "ttft",
+    "tpot",
+    "itl",
+    "e2el",
+    "client_queue_time",
+    "e2el_including_client_queue",
+)
 _GOODPUT = ("ttft", "tpot", "e2el")
 
 

@@ -5,17 +5,22 @@ of the time that has passed and of how many were sent.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 
 from stepscope.errors import RecipeError
 from stepscope.recipe.records import Arrival
 from stepscope.units import NS_PER_S
 
-Times = npt.NDArray[np.int64]
+if TYPE_CHECKING:
+    # A client process needs numpy for open loops alone, and it takes 13 MB.
+    import numpy as np
+    import numpy.typing as npt
+
+    Times = npt.NDArray[np.int64]
 
 
 class Arrivals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,10 +82,12 @@ class Arrivals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             return None
         if self.kind in ("constant", "gamma"):
             return self.rate
-        return n / float(np.sum(1.0 / self.rates(n)))
+        return n / float((1.0 / self.rates(n)).sum())
 
-    def rates(self, n: int) -> npt.NDArray[np.float64]:
+    def rates(self, n: int) -> "npt.NDArray[np.float64]":
         """Return the rate at each request, float64[n]."""
+        import numpy as np
+
         if self.start_rps is None or self.end_rps is None:
             return np.full(n, self.rate or 1.0)
         progress = np.arange(n) / max(n - 1, 1)
@@ -94,8 +101,8 @@ class Arrivals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 def schedule(
-    arrivals: Arrivals, n: int, seed: int, recorded: Times | None = None
-) -> Times:
+    arrivals: Arrivals, n: int, seed: int, recorded: Sequence[int] | None = None
+) -> "Times":
     """Return when each of ``n`` requests is due after the start, int64[n], ns.
 
     The whole cell's schedule, whatever the number of processes: each takes those of
@@ -111,11 +118,12 @@ def schedule(
         seed: Of the draws.
         recorded: When a trace had them, ns, ascending; for ``recorded`` alone.
     """
+    import numpy as np
+
     if arrivals.kind == "recorded":
         assert recorded is not None
-        times: Times = np.rint((recorded - recorded[0]) * arrivals.scale).astype(
-            np.int64
-        )
+        since = np.array(recorded, np.int64) - recorded[0]
+        times: Times = np.rint(since * arrivals.scale).astype(np.int64)
         return times
     rates = arrivals.rates(n)
     if arrivals.kind == "constant" or math.isinf(arrivals.burstiness):
@@ -143,7 +151,7 @@ class Pace:
     wait_ns: int | None
 
 
-def pace(due: Times, elapsed_ns: int, n_sent: int) -> Pace:
+def pace(due: "Times", elapsed_ns: int, n_sent: int) -> Pace:
     """Return how many requests to send now and how long to wait then.
 
     Args:
@@ -151,7 +159,7 @@ def pace(due: Times, elapsed_ns: int, n_sent: int) -> Pace:
         elapsed_ns: Since the start.
         n_sent: How many were sent.
     """
-    n_until_now = int(np.searchsorted(due, elapsed_ns, "right"))
+    n_until_now = int(due.searchsorted(elapsed_ns, "right"))
     n_next = max(n_until_now, n_sent)
     return Pace(
         n_due=n_next - n_sent,

@@ -2,191 +2,224 @@
 
 Differences, all on purpose: what is unknown is None and not 0, a request's output
 tokens are the server's own count, and TTFT starts at the send on an open connection.
+
+A cell is walked and not held: first its requests (``columns``), then its stamps twice
+(``chunks``), so that memory does not grow with its tokens.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.load.columns import UNKNOWN, Columns
+from stepscope.load.gaps import GapStatistics, gaps_of
 from stepscope.run.requests import Request
-from stepscope.units import NS_PER_S, ms, seconds
-
-METRICS = (
-    "ttft",
-    "tpot",
-    "itl",
-    "e2el",
-    "client_queue_time",
-    "e2el_including_client_queue",
-)
+from stepscope.units import NS_PER_S, seconds
 
 Values = npt.NDArray[np.float64]
 
 
+class Stamped(Protocol):
+    """What of a request tells when its chunks came: ``Stamps``, or ``Request``."""
+
+    @property
+    def sent_at_ns(self) -> int: ...  # noqa: D102
+    @property
+    def ended_at_ns(self) -> int: ...  # noqa: D102
+    @property
+    def last_content_at_ns(self) -> int | None: ...  # noqa: D102
+    @property
+    def output_tokens(self) -> int | None: ...  # noqa: D102
+    @property
+    def n_chunks(self) -> int: ...  # noqa: D102
+    @property
+    def chunk_offsets_ns(self) -> bytes: ...  # noqa: D102
+    @property
+    def failure(self) -> str | None: ...  # noqa: D102
+
+
 @dataclass(frozen=True, slots=True)
-class Samples:
-    """Latencies of the successful requests in milliseconds, by metric name."""
+class Chunks:
+    """What the chunks of the successful requests say.
 
-    by_metric: Mapping[str, Values]
+    Attributes:
+        gaps: ITL: the gaps between content chunks of a request, over all requests.
+        peaks: vLLM's ``max_output_tokens_per_s`` and ``max_concurrent_requests``,
+            counted by whole seconds from the first send. A second's concurrency
+            counts every request that touches it, so it lies above what was ever in
+            flight at once.
+    """
+
+    gaps: GapStatistics
+    peaks: Mapping[str, float | int | None]
 
 
-def samples(requests: Sequence[Request]) -> Samples:
-    """Return TTFT, TPOT and E2EL of each successful request, and all chunk gaps.
+def chunks(
+    stamps: Iterable[Stamped], cell: Columns, percentiles: Sequence[float]
+) -> Chunks:
+    """Walk the stamps of a cell twice.
+
+    Args:
+        stamps: Of all its requests; walked twice.
+        cell: Their columns.
+        percentiles: What will be asked of the gaps, beside the median.
+    """
+    gaps, peaks = GapStatistics(), _Peaks(cell)
+    for found in gaps_of(s.chunk_offsets_ns for s in stamps if s.failure is None):
+        gaps.count(found)
+    gaps.want((50.0, *percentiles))
+    for s in stamps:
+        if s.failure is None:
+            offsets = np.frombuffer(s.chunk_offsets_ns, "<i8")
+            gaps.pick(np.diff(offsets))
+            peaks.add(s, offsets)
+    gaps.finish()
+    return Chunks(gaps, peaks.found())
+
+
+class _Peaks:
+    """Tokens and requests by second of a cell."""
+
+    def __init__(self, cell: Columns) -> None:
+        n_chunks, sent = cell.good("n_chunks"), cell.good("sent_at_ns")
+        told = n_chunks > 0
+        self._start = int(sent[told].min()) if told.any() else 0
+        ended = cell.good("ended_at_ns")[told]
+        last = int(ended.max()) if len(ended) else self._start
+        self._none = not told.any()
+        n_bins = (last - self._start) // NS_PER_S + 1
+        self._tokens, self._running = np.zeros(n_bins), np.zeros(n_bins, np.int64)
+
+    def add(self, s: Stamped, offsets: npt.NDArray[np.int64]) -> None:
+        if not s.n_chunks:
+            return
+        at = (offsets + (s.sent_at_ns - self._start)) // NS_PER_S
+        first = int(at[0])
+        tokens = np.bincount(at - first) * ((s.output_tokens or 0) / s.n_chunks)
+        self._tokens[first : first + len(tokens)] += tokens
+        end = (s.last_content_at_ns or s.ended_at_ns) - self._start
+        since = s.sent_at_ns - self._start
+        self._running[since // NS_PER_S : end // NS_PER_S + 1] += 1
+
+    def found(self) -> dict[str, float | int | None]:
+        if self._none:
+            return {"max_output_tokens_per_s": None, "max_concurrent_requests": None}
+        return {
+            "max_output_tokens_per_s": float(self._tokens.max()),
+            "max_concurrent_requests": int(self._running.max()),
+        }
+
+
+def samples(cell: Columns) -> dict[str, Values]:
+    """Return each metric of the successful requests in milliseconds, by name.
 
     TPOT is (E2EL - TTFT) / (output tokens - 1) and leaves out answers of one token.
-    ITL is the gap between content chunks of one request, pooled over requests.
+    ITL is not among them: see ``chunks``.
     """
-    ok = [r for r in requests if r.ok]
-    gaps = [np.diff(r.chunks_ns) for r in ok]
-    queued = queue_ns(requests)
-    return Samples(
-        {
-            "client_queue_time": _ms([queued[r.index] for r in ok]),
-            "e2el_including_client_queue": _ms(
-                # E2EL of an open loop counts from when it was due already.
-                [
-                    queued[r.index] + (r.last_content_at_ns or 0) - r.sent_at_ns
-                    for r in ok
-                ]
-            ),
-            "ttfat": _ms([r.ttfat_ns for r in ok]),
-            "ttft": _ms([r.ttft_ns for r in ok]),
-            "tpot": _ms([r.tpot_ns for r in ok]),
-            "itl": (np.concatenate(gaps) if gaps else np.zeros(0)) / 1e6,
-            "e2el": _ms([r.e2el_ns for r in ok]),
-        }
-    )
-
-
-def queue_ns(requests: Sequence[Request]) -> dict[int, int]:
-    """Return how long each request waited in the client before its send, by index.
-
-    From when it was due; in a closed loop, where all are due at once, from the first
-    send.
-    """
-    start = min((r.sent_at_ns for r in requests), default=0)
-    return {
-        r.index: r.sent_at_ns
-        - (start if r.intended_at_ns is None else r.intended_at_ns)
-        for r in requests
+    queued = cell.queued_ns
+    last = np.maximum(cell.of("last_content_at_ns"), 0)
+    found = {
+        "client_queue_time": queued,
+        # E2EL of an open loop counts from when it was due already.
+        "e2el_including_client_queue": queued + last - cell.of("sent_at_ns"),
+        "ttfat": cell.since_due_ns("first_answer_at_ns"),
+        "ttft": cell.since_due_ns("first_content_at_ns"),
+        "tpot": cell.tpot_ns,
+        "e2el": cell.since_due_ns("last_content_at_ns"),
     }
+    return {name: _known_ms(values[cell.ok]) for name, values in found.items()}
 
 
-def _ms(values: Sequence[float | None]) -> Values:
-    return np.array([ms(v) for v in values if v is not None], np.float64)
+def _known_ms(values_ns: npt.NDArray[Any]) -> Values:
+    values = values_ns.astype(np.float64)
+    known: Values = values[~np.isnan(values)] / 1e6
+    return known
 
 
-def span_s(requests: Sequence[Request]) -> float | None:
-    """Return the time from the first send to the last end, seconds."""
-    if not requests:
-        return None
-    start = min(r.sent_at_ns for r in requests)
-    return seconds(max(r.ended_at_ns for r in requests) - start)
+def totals(cell: Columns, goodput_ms: Mapping[str, float]) -> dict[str, Any]:
+    """Return counts and throughputs, in vLLM's order.
 
-
-def totals(
-    requests: Sequence[Request], goodput_ms: Mapping[str, float]
-) -> dict[str, Any]:
-    """Return counts and throughputs, in vLLM's order."""
-    ok = [r for r in requests if r.ok]
-    duration = span_s(requests)
-    n_in = sum(r.prompt_tokens or 0 for r in ok)
-    n_out = sum(r.output_tokens or 0 for r in ok)
+    The duration is from the first send to the last end, seconds.
+    """
+    duration: float | None = None
+    if len(cell):
+        start = int(cell.of("sent_at_ns").min())
+        duration = seconds(int(cell.of("ended_at_ns").max()) - start)
+    n_ok = int(cell.ok.sum())
+    n_in = int(np.maximum(cell.good("prompt_tokens"), 0).sum())
+    n_out = int(np.maximum(cell.good("output_tokens"), 0).sum())
 
     def rate(n: float) -> float | None:
         return n / duration if duration else None
 
     return {
         "duration": duration,
-        "completed": len(ok),
-        "failed": len(requests) - len(ok),
+        "completed": n_ok,
+        "failed": len(cell) - n_ok,
         "total_input_tokens": n_in,
         "total_output_tokens": n_out,
-        "request_throughput": rate(len(ok)),
-        "request_goodput": (
-            rate(sum(_meets(r, goodput_ms) for r in ok)) if goodput_ms else None
-        ),
+        "request_throughput": rate(n_ok),
+        "request_goodput": rate(_n_good(cell, goodput_ms)) if goodput_ms else None,
         "output_throughput": rate(n_out),
         "total_token_throughput": rate(n_in + n_out),
     }
 
 
-def _meets(request: Request, goodput_ms: Mapping[str, float]) -> bool:
-    """Return whether a request keeps every limit; a missing TPOT breaks none."""
+def _n_good(cell: Columns, goodput_ms: Mapping[str, float]) -> int:
+    """Return how many requests keep every limit; a missing TPOT breaks none."""
     found = {
-        "ttft": request.ttft_ns,
-        "tpot": request.tpot_ns,
-        "e2el": request.e2el_ns,
+        "ttft": cell.since_due_ns("first_content_at_ns"),
+        "tpot": cell.tpot_ns,
+        "e2el": cell.since_due_ns("last_content_at_ns"),
     }
+    good = cell.ok.copy()
     for name, limit in goodput_ms.items():
-        value = found[name]
-        if value is not None and ms(value) > limit:
-            return False
-    return True
+        good &= ~(found[name] / 1e6 > limit)
+    return int(good.sum())
 
 
-def peaks(requests: Sequence[Request]) -> dict[str, Any]:
-    """Return vLLM's two peaks, counted by whole seconds from the first send.
-
-    A second's concurrency counts every request that touches it, so it lies above what
-    was ever in flight at once.
-    """
-    ok = [r for r in requests if r.ok and r.n_chunks]
-    if not ok:
-        return {"max_output_tokens_per_s": None, "max_concurrent_requests": None}
-    start = min(r.sent_at_ns for r in ok)
-    last = max(r.ended_at_ns for r in ok)
-    n_bins = (last - start) // NS_PER_S + 1
-    tokens, running = np.zeros(n_bins), np.zeros(n_bins, np.int64)
-    for r in ok:
-        at = (r.chunks_ns - start) // NS_PER_S
-        each = (r.output_tokens or 0) / r.n_chunks
-        tokens += np.bincount(at, minlength=n_bins) * each
-        end = r.last_content_at_ns or r.ended_at_ns
-        running[(r.sent_at_ns - start) // NS_PER_S : (end - start) // NS_PER_S + 1] += 1
-    return {
-        "max_output_tokens_per_s": float(tokens.max()),
-        "max_concurrent_requests": int(running.max()),
-    }
-
-
-def by_replica(
-    requests: Sequence[Request], base_urls: Sequence[str]
-) -> list[dict[str, Any]]:
+def by_replica(cell: Columns, base_urls: Sequence[str]) -> list[dict[str, Any]]:
     """Return what each of several servers did; empty for one."""
     if len(base_urls) < 2:
         return []
     found = []
+    ttft, tpot = cell.since_due_ns("first_content_at_ns"), cell.tpot_ns
     for number, url in enumerate(base_urls):
-        own = [r for r in requests if r.replica == number]
-        ok = [r for r in own if r.ok]
+        own = cell.of("replica") == number
+        ok = own & cell.ok
         found.append(
             {
                 "base_url": url,
-                "completed": len(ok),
-                "failed": len(own) - len(ok),
-                "output_tokens": sum(r.output_tokens or 0 for r in ok),
-                "mean_ttft_ms": _mean([r.ttft_ns for r in ok]),
-                "mean_tpot_ms": _mean([r.tpot_ns for r in ok]),
+                "completed": int(ok.sum()),
+                "failed": int((own & ~cell.ok).sum()),
+                "output_tokens": int(np.maximum(cell.of("output_tokens")[ok], 0).sum()),
+                "mean_ttft_ms": _mean(_known_ms(ttft[ok])),
+                "mean_tpot_ms": _mean(_known_ms(tpot[ok])),
             }
         )
     return found
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = _ms(values)
-    return float(known.mean()) if len(known) else None
+def _mean(values: Values) -> float | None:
+    return float(values.mean()) if len(values) else None
 
 
 def details(
-    requests: Sequence[Request], texts: Mapping[int, str], input_tokens: int
+    requests: Iterable[Request], texts: Mapping[int, str], input_tokens: int
 ) -> dict[str, Any]:
-    """Return vLLM's per-request lists, in prompt order; times in seconds."""
+    """Return vLLM's per-request lists, in prompt order; times in seconds.
+
+    All of a cell's chunks are in them, so they and the requests must fit into memory.
+    """
     ordered = sorted(requests, key=lambda r: r.index)
-    queued = queue_ns(requests)
+    start = min((r.sent_at_ns for r in ordered), default=0)
+    queued = [
+        r.sent_at_ns - (start if r.intended_at_ns is None else r.intended_at_ns)
+        for r in ordered
+    ]
     return {
         "input_lens": [r.prompt_tokens or input_tokens for r in ordered],
         "output_lens": [r.output_tokens if r.ok else 0 for r in ordered],
@@ -194,7 +227,7 @@ def details(
         "itls": [(np.diff(r.chunks_ns) / 1e9).tolist() for r in ordered],
         "latencies": [_seconds(r.e2el_ns) for r in ordered],
         "start_times": [seconds(r.sent_at_ns) for r in ordered],
-        "queue_times": [seconds(queued[r.index]) for r in ordered],
+        "queue_times": [seconds(waited) for waited in queued],
         "generated_texts": [texts.get(r.index, "") for r in ordered],
         "errors": [
             "" if r.ok else f"{r.failure}: {r.failure_detail or ''}" for r in ordered
@@ -207,20 +240,65 @@ def _seconds(value_ns: int | None) -> float | None:
 
 
 def statistics(
-    found: Samples, metrics: Sequence[str], percentiles: Sequence[float]
+    found: Mapping[str, Values],
+    itl: GapStatistics,
+    metrics: Sequence[str],
+    percentiles: Sequence[float],
 ) -> dict[str, float | None]:
     """Return ``mean_ttft_ms`` and its like: mean, median, std, then percentiles.
 
     The standard deviation is the population's; percentiles are interpolated linearly.
+
+    Args:
+        found: Values of each metric but ITL, milliseconds.
+        itl: The gaps; they know these percentiles.
+        metrics: Which, in their order.
+        percentiles: Of 0 to 100.
     """
     result: dict[str, float | None] = {}
     for metric in metrics:
-        values = found.by_metric[metric]
+        names = [f"p{p:g}_{metric}_ms" for p in percentiles]
+        if metric == "itl":
+            result[f"mean_{metric}_ms"] = itl.mean_ms
+            result[f"median_{metric}_ms"] = itl.percentile_ms(50.0)
+            result[f"std_{metric}_ms"] = itl.std_ms
+            result |= zip(names, map(itl.percentile_ms, percentiles), strict=True)
+            continue
+        values = found[metric]
         some = len(values) > 0
         result[f"mean_{metric}_ms"] = float(np.mean(values)) if some else None
         result[f"median_{metric}_ms"] = float(np.median(values)) if some else None
         result[f"std_{metric}_ms"] = float(np.std(values)) if some else None
-        for p in percentiles:
-            value = float(np.percentile(values, p)) if some else None
-            result[f"p{p:g}_{metric}_ms"] = value
+        for name, p in zip(names, percentiles, strict=True):
+            result[name] = float(np.percentile(values, p)) if some else None
     return result
+
+
+def answered_later(cell: Columns) -> bool:
+    """Return whether any answer began after other content of its request."""
+    answer, first = cell.good("first_answer_at_ns"), cell.good("first_content_at_ns")
+    return bool((answer != first).any())
+
+
+def length_notes(cell: Columns, asked_tokens: int | None) -> list[str]:
+    """Return a line for each way in which lengths were not those asked for.
+
+    Args:
+        cell: The cell.
+        asked_tokens: Length of each prompt; None: they differ.
+    """
+    notes = []
+    prompts = cell.good("prompt_tokens")
+    prompts = prompts[prompts != UNKNOWN]
+    if len(prompts) and asked_tokens is not None and (prompts != asked_tokens).any():
+        notes.append(
+            f"prompts: {asked_tokens} tokens asked, {prompts.mean():.1f} on average by"
+            " the server's count"
+        )
+    got, asked = cell.good("output_tokens"), cell.good("requested_output_tokens")
+    n_short = int((np.maximum(got, 0) < np.maximum(asked, 0)).sum())
+    if n_short:
+        lengths = np.unique(asked)
+        end = f"{lengths[0]}" if len(lengths) == 1 else "all their"
+        notes.append(f"answers: {n_short} of {len(got)} ended before {end} tokens")
+    return notes

@@ -1,9 +1,8 @@
 """What one client process counts about its cell, for the client's verdict on itself."""
 
 import resource
-
-import numpy as np
-import numpy.typing as npt
+from bisect import bisect_left
+from collections.abc import Sequence
 
 from stepscope.clock import Clock
 from stepscope.load.messages import Tally
@@ -80,18 +79,22 @@ class Counts:
         self.n_left = 0
 
     def ended(
-        self, request: Request, arrivals: npt.NDArray[np.int64], *, was_sent: bool
+        self, request: Request, arrivals: Sequence[int], *, was_sent: bool
     ) -> None:
-        """Count a request that a slot had taken and that has ended."""
+        """Count a request that a slot had taken and that has ended.
+
+        ``arrivals``: the instants of its content chunks, ascending.
+        """
         self._settle()
         self._n_open -= 1
         self._in_flight -= was_sent
         self._n_ended_chunks += request.n_chunks
-        if len(arrivals):
-            first = int(arrivals[0]) // NS_PER_S
-            for second, n in enumerate(np.bincount(arrivals // NS_PER_S - first)):
-                at = first + second
-                self._by_second[at] = self._by_second.get(at, 0) + int(n)
+        at, by_second = 0, self._by_second
+        while at < len(arrivals):
+            second = arrivals[at] // NS_PER_S
+            until = bisect_left(arrivals, (second + 1) * NS_PER_S, at)
+            by_second[second] = by_second.get(second, 0) + until - at
+            at = until
         if not request.ok:
             self._n_failed += 1
             return

@@ -5,11 +5,11 @@ import random
 from array import array
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
-from stepscope.load.arrivals import Times, schedule
+from stepscope.load.arrivals import schedule
 from stepscope.load.conversation import Talk
 from stepscope.load.datasets.choose import chosen, estimated_tokens
 from stepscope.load.datasets.handover import handed_over
@@ -19,6 +19,9 @@ from stepscope.load.prompts import Words, request_head, uses_token_ids, whole_re
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stock import Prompt, Stock
 from stepscope.load.words import WORDS
+
+if TYPE_CHECKING:
+    from stepscope.load.arrivals import Times
 
 #: Token ids below this are control and byte tokens in the vocabularies in use.
 _FIRST_ID = 1_000
@@ -76,23 +79,23 @@ def _own(job: Job, entries: range) -> Iterator[int]:
             yield i
 
 
-def _places(path: str) -> tuple[list[int], Times]:
+def _places(path: str) -> tuple[list[int], list[int]]:
     """Return the index of each entry's first request, and when it was recorded."""
     starts, times, n = [], [], 0
     for item in handed_over(path):
         starts.append(n)
         times.append(item.at_ns or 0)
         n += item.n_requests
-    return starts, np.array(times, np.int64)
+    return starts, times
 
 
-def _due(spec: LoadSpec, n: int, recorded: Times | None) -> Times | None:
+def _due(spec: LoadSpec, n: int, recorded: list[int] | None) -> "Times | None":
     if spec.arrivals is None:
         return None
     return schedule(spec.arrivals, n, spec.seed, recorded)
 
 
-def _at(due: Times | None, i: int) -> int | None:
+def _at(due: "Times | None", i: int) -> int | None:
     return None if due is None else int(due[i])
 
 

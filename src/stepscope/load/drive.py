@@ -2,6 +2,7 @@
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from stepscope.load.crew import Crew
 from stepscope.load.datasets.choose import chosen
 from stepscope.load.datasets.handover import hand_over
 from stepscope.load.health import client_health
-from stepscope.load.journal import journals, read_requests
+from stepscope.load.journal import Recorded, Stamps, journals
 from stepscope.load.messages import Go, Job, Stop, Tally, TextPlan
 from stepscope.load.prompts import WORDED, request_head, server_of, uses_token_ids
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec, parse_cpus
@@ -188,9 +189,8 @@ def _result(
         raise SessionError("client", crew.losses[0])
     n_ok, n_failed = sum(t.n_ok for t in tallies), sum(t.n_failed for t in tallies)
     if crew.losses:  # a lost worker's count is its journal
-        requests = read_requests(journal_dir)
-        n_ok = sum(r.ok for r in requests)
-        n_failed = len(requests) - n_ok
+        ended = Counter(s.failure is None for s in Recorded(journal_dir, Stamps))
+        n_ok, n_failed = ended[True], ended[False]
     return LoadResult(
         started_at_ns=started_at_ns,
         ended_at_ns=ended_at_ns,

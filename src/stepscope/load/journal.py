@@ -1,11 +1,55 @@
-"""Reading back what the workers wrote."""
+"""Reading back what the workers wrote, one record at a time."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Generic, TypeVar
 
 import msgspec
 
-from stepscope.run.frames import payloads
+from stepscope.run.frames import frame, payloads
 from stepscope.run.requests import Request
+
+T = TypeVar("T")
+
+_HEAD_BYTES = len(frame(b""))
+_READ_BYTES = 1 << 20
+
+
+class Stamps(msgspec.Struct, frozen=True, gc=False):
+    """The part of a request that a second reading needs; the rest is passed over.
+
+    Attributes as of ``Request``.
+    """
+
+    sent_at_ns: int
+    ended_at_ns: int
+    last_content_at_ns: int | None = None
+    output_tokens: int | None = None
+    n_chunks: int = 0
+    chunk_offsets_ns: bytes = b""
+    failure: str | None = None
+
+
+class Recorded(Generic[T]):
+    """The requests of a cell, read from its journals each time they are walked.
+
+    A cell of many tokens does not fit into memory; one request does. A frame that a
+    kill cut short, and what follows it in its journal, is left out.
+
+    Args:
+        journal_dir: Where the journals lie.
+        kind: ``Request``, or ``Stamps`` for less.
+    """
+
+    def __init__(self, journal_dir: Path, kind: type[T]) -> None:
+        self._paths = journals(journal_dir)
+        self._decode = msgspec.msgpack.Decoder(kind).decode
+
+    def __iter__(self) -> Iterator[T]:
+        """Walk all journals, in the order in which requests ended in each."""
+        for path in self._paths:
+            for payload in _payloads(path):
+                yield self._decode(payload)
 
 
 def journals(journal_dir: Path, kind: str = "requests") -> list[Path]:
@@ -14,16 +58,8 @@ def journals(journal_dir: Path, kind: str = "requests") -> list[Path]:
 
 
 def read_requests(journal_dir: Path) -> tuple[Request, ...]:
-    """Return every request that ended, in order of sending.
-
-    A frame that a kill cut short, and what follows it, is left out.
-    """
-    decode = msgspec.msgpack.Decoder(Request).decode
-    found = [
-        decode(payload)
-        for path in journals(journal_dir)
-        for payload in payloads(path.read_bytes())
-    ]
+    """Return every request that ended, in order of sending; all in memory."""
+    found = Recorded(journal_dir, Request)
     return tuple(sorted(found, key=lambda r: (r.sent_at_ns, r.index)))
 
 
@@ -33,5 +69,19 @@ def read_texts(journal_dir: Path) -> dict[int, str]:
     return dict(
         decode(payload)
         for path in journals(journal_dir, "texts")
-        for payload in payloads(path.read_bytes())
+        for payload in _payloads(path)
     )
+
+
+def _payloads(path: Path) -> Iterator[bytes]:
+    """Yield the payloads of all good frames, reading no more than one at a time."""
+    left = path.stat().st_size
+    with path.open("rb", buffering=_READ_BYTES) as file:
+        while left >= _HEAD_BYTES:
+            head = file.read(_HEAD_BYTES)
+            length = int.from_bytes(head[:4], "little")
+            left -= _HEAD_BYTES + length
+            whole = () if left < 0 else tuple(payloads(head + file.read(length)))
+            if not whole:
+                return
+            yield whole[0]

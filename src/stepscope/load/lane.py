@@ -10,13 +10,9 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-import numpy.typing as npt
-
 from stepscope.clock import Clock
 from stepscope.load.conversation import Talk
 from stepscope.load.counts import Counts
-from stepscope.load.pacing import Pacer
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stamps import Stamper
 from stepscope.load.stock import Prompt, Stock
@@ -26,6 +22,7 @@ from stepscope.run.requests import Request
 from stepscope.units import ns
 
 if TYPE_CHECKING:
+    from stepscope.load.pacing import Pacer
     from stepscope.load.slot import Slot
 
 #: Longest decoding between two looks at the sockets.
@@ -107,6 +104,8 @@ class Lane:
         n_held = 0 if self._open_loop else len(self.slots)
         self.counts = Counts(n_held, stock.n_requests, self._clock)
         if self._open_loop:
+            from stepscope.load.pacing import Pacer  # numpy: 13 MB
+
             grows = not self._capped
             self._pacer = Pacer(self, stock, self._clock, grows=grows)
             self.counts.offer(at_ns, self._pacer.offered_ns)
@@ -140,7 +139,6 @@ class Lane:
     def check(self) -> None:
         """Look at the clocks and at what takes too long; called now and then."""
         self.stamper.watch()
-        self.counts.fold()
         now = self.now()
         for slot in self.slots:
             slot.check(now)
@@ -245,7 +243,7 @@ class Lane:
     def record(
         self,
         request: Request,
-        arrivals: npt.NDArray[np.int64],
+        arrivals: Sequence[int],
         texts: list[str] | None,
         talk: Talk | None,
         *,

@@ -5,10 +5,10 @@ except that the end of a response is decoded at once, because the next send hang
 it.
 """
 
-from array import array
+import struct
+from collections.abc import Iterable
 from enum import Enum
-
-import numpy as np
+from itertools import accumulate
 
 from stepscope.load.connection import Connection
 from stepscope.load.lane import Lane
@@ -293,15 +293,15 @@ class Slot:
             sent_at_ns=sent_at_ns,
             ended_at_ns=max(at_ns, sent_at_ns),
             first_byte_at_ns=response.first_body_at_ns,
-            first_content_at_ns=int(arrivals[0]) if len(arrivals) else None,
+            first_content_at_ns=arrivals[0] if arrivals else None,
             first_answer_at_ns=response.first_answer_at_ns,
-            last_content_at_ns=int(arrivals[-1]) if len(arrivals) else None,
+            last_content_at_ns=arrivals[-1] if arrivals else None,
             prompt_tokens=stream.prompt_tokens,
             output_tokens=stream.output_tokens,
             cached_tokens=stream.cached_tokens,
             requested_output_tokens=prompt.output_tokens or self._lane.output_tokens,
             n_chunks=len(arrivals),
-            chunk_offsets_ns=(arrivals - sent_at_ns).astype("<i8").tobytes(),
+            chunk_offsets_ns=packed([at - sent_at_ns for at in arrivals]),
             finish_reason=stream.finish_reason,
             http_status=response.status,
             failure=kind,
@@ -313,11 +313,15 @@ class Slot:
         lane.record(request, arrivals, stream.texts, prompt.talk, was_sent=was_sent)
 
 
-def ascending(stamps: "array[int]") -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return stamps as int64 that never fall.
+def ascending(stamps: Iterable[int]) -> list[int]:
+    """Return stamps so that they never fall.
 
     A read without a kernel stamp is stamped late, so that the next one can lie before
     it; both are then known only to lie before the late one.
     """
-    values = np.array(stamps, np.int64)
-    return np.maximum.accumulate(values) if len(values) else values
+    return list(accumulate(stamps, max))
+
+
+def packed(values: list[int]) -> bytes:
+    """Return numbers as little-endian int64."""
+    return struct.pack(f"<{len(values)}q", *values)

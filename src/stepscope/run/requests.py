@@ -1,8 +1,12 @@
 """One request as the client saw it."""
 
+from typing import TYPE_CHECKING
+
 import msgspec
-import numpy as np
-import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,8 +76,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         return self.failure is None
 
     @property
-    def chunks_ns(self) -> npt.NDArray[np.int64]:
+    def chunks_ns(self) -> "npt.NDArray[np.int64]":
         """Arrival instants of the content chunks, ascending, int64[n_chunks]."""
+        import numpy as np  # a client process has no other use for it
+
         offsets = np.frombuffer(self.chunk_offsets_ns, dtype="<i8")
         return offsets.astype(np.int64) + self.sent_at_ns
 
