@@ -1,5 +1,6 @@
 """Every hypothesis with its rules: the one place where they are listed."""
 
+from stepscope.board.experiments.rule import with_experiment
 from stepscope.board.hypotheses.bandwidth import BANDWIDTH
 from stepscope.board.hypotheses.client import CLIENT
 from stepscope.board.hypotheses.compute import COMPUTE
@@ -14,8 +15,9 @@ from stepscope.board.hypotheses.scheduler import SCHEDULER
 from stepscope.board.hypotheses.warm_up import WARM_UP
 from stepscope.board.opinion import Hypothesis
 
-#: In the order in which the board prints them.
-RULES: dict[str, Hypothesis] = {
+#: In the order in which the board prints them. What experiments say comes last of the
+#: rules of each hypothesis that they reach.
+_OWN: dict[str, Hypothesis] = {
     "client": CLIENT,
     "frontend": FRONTEND,
     "scheduler": SCHEDULER,
@@ -32,4 +34,7 @@ RULES: dict[str, Hypothesis] = {
     "host-memory": HOST_MEMORY,
     "prefill": PREFILL,
     "warm-up": WARM_UP,
+}
+RULES: dict[str, Hypothesis] = {
+    name: with_experiment(hypothesis) for name, hypothesis in _OWN.items()
 }

@@ -12,6 +12,7 @@ from stepscope.analysis.records import (
     FloorPoint,
     RepeatGroup,
 )
+from stepscope.board.experiments.pairs import Pair, pairs_of
 from stepscope.findings import Finding
 from stepscope.run.run import Cell, Launch, Run
 from stepscope.run.samples import MetricsSnapshot, MetricValue
@@ -31,6 +32,7 @@ class CellView:
         result: The cell's figures; None where no cell was measured.
         cell: Its record.
         launch: The launch it ran on.
+        pairs: All experiments of the run; those of this cell are found by its name.
     """
 
     run: Run
@@ -39,6 +41,7 @@ class CellView:
     result: CellResult | None
     cell: Cell | None
     launch: Launch | None
+    pairs: tuple[Pair, ...] = ()
 
     @property
     def source(self) -> str:
@@ -212,6 +215,7 @@ def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
     """Return a view of every cell that is a measurement, in the analysis' order."""
     cells = {cell.name: cell for cell in run.cells}
     launches = {launch.name: launch for launch in run.launches}
+    pairs = pairs_of(run, analysis)
     return tuple(
         CellView(
             run=run,
@@ -220,6 +224,7 @@ def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
             result=result,
             cell=cells.get(result.name),
             launch=launches.get(result.launch),
+            pairs=pairs,
         )
         for result in analysis.cells
         if not result.warm_up and result.n_requests > result.n_failed

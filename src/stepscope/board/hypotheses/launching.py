@@ -127,14 +127,20 @@ def _needs_timeline(view: CellView) -> str:
     return f"{timeline_wanted(view)}."
 
 
+def _timeline_or_eager(view: CellView) -> str:
+    if any(pair.change.id == "graphs" for pair in view.pairs):
+        return f"{timeline_wanted(view)}."
+    return (
+        f"{timeline_wanted(view)}; or the same cell with and without"
+        " graphs (--enforce-eager) in one session (stepscope compare)."
+    )
+
+
 LAUNCH = Hypothesis(
     id="launch",
     claim="The host launches kernels one by one more slowly than the GPU runs them.",
     rules=(NO_GPU, idle_rule(_LAUNCH), _mode_rule(_graph_mode)),
-    would_decide=lambda view: (
-        f"{timeline_wanted(view)}; or the same cell with and without"
-        " graphs (--enforce-eager) in one session (stepscope compare)."
-    ),
+    would_decide=_timeline_or_eager,
 )
 GRAPH_LAUNCH = Hypothesis(
     id="graph-launch",
