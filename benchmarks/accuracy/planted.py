@@ -9,10 +9,12 @@ seconds, so that no verdict is joined with another's. The embedded engine is sta
 each; a server that runs already should be pinned to ``--server-cpu``. One line of JSON
 a run: cause, the verdicts that support or stand, the findings, and whether the planted
 cause was named and nothing else was. Needs root. ``client``: eight burners on the
-client's core. ``neighbour``: two on the server's. ``stopped``: stop signals for the API server,
-150 ms in every 300. ``frontend-core``: eight burners on a core that only the API server
-shares. ``cached``: the control's prompts again. ``memory``: the whole run, server and
-client, in a memory cgroup (v1) of ``--memory-mib``.
+client's core. ``client-stopped``: stop signals for the client, 150 ms in every 300.
+``neighbour``: two burners on the server's core. ``stopped``: stop signals for the API
+server. ``frontend-core``: eight burners on a core that only the API server and the
+client share. ``cached``: the control's prompts again. ``memory``: the whole run, server
+and client, in a memory cgroup (v1) of ``--memory-mib``. ``--again`` judges what was
+measured before.
 """
 
 import argparse
@@ -71,6 +73,7 @@ _GROUP = Path("/sys/fs/cgroup/memory/planted")
 _NAMES: dict[str, tuple[set[str], set[str]]] = {
     "control": (set(), set()),
     "client": ({"client"}, {"client-bound"}),
+    "client-stopped": ({"client"}, {"client-bound"}),
     "neighbour": (set(), {"cpu-starved"}),
     "stopped": ({"frontend"}, {"frontend-bound"}),
     "frontend-core": ({"frontend"}, {"frontend-bound", "cpu-starved"}),
@@ -125,16 +128,18 @@ def burners(cpu: int, nice: int, n: int = 2):
 
 
 @contextmanager
-def stops(pid: int, stopped_s: float = 0.15, runs_s: float = 0.15):
-    """Stop and continue a process in turn."""
+def stops(victim: Callable[[], int | None]):
+    """Stop and continue a process in turn, 150 ms each."""
     ended = threading.Event()
 
     def work() -> None:
         while not ended.is_set():
-            os.kill(pid, signal.SIGSTOP)
-            time.sleep(stopped_s)
-            os.kill(pid, signal.SIGCONT)
-            time.sleep(runs_s)
+            pid = victim()
+            if pid is not None and psutil.pid_exists(pid):
+                os.kill(pid, signal.SIGSTOP)
+                time.sleep(0.15)
+                os.kill(pid, signal.SIGCONT)
+            time.sleep(0.15)
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -143,7 +148,17 @@ def stops(pid: int, stopped_s: float = 0.15, runs_s: float = 0.15):
     finally:
         ended.set()
         thread.join()
-        os.kill(pid, signal.SIGCONT)
+
+
+def _client() -> int | None:
+    """Return the load worker that this program's run has started."""
+    for child in psutil.Process().children(recursive=True):
+        try:
+            if "stepscope.load.worker" in child.cmdline():
+                return child.pid
+        except psutil.Error:
+            continue
+    return None
 
 
 @contextmanager
@@ -196,7 +211,8 @@ def _plants(flags: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "control": nothing,
         "client": lambda: burners(flags.client_cpu, flags.nice, 8),
         "neighbour": lambda: burners(flags.server_cpu, flags.nice),
-        "stopped": lambda: stops(pids[0]),
+        "client-stopped": lambda: stops(_client),
+        "stopped": lambda: stops(lambda: pids[0]),
         "frontend-core": frontend_core,
         "cached": nothing,
         "memory": lambda: squeezed(flags.memory_mib),
@@ -204,6 +220,8 @@ def _plants(flags: argparse.Namespace) -> dict[str, Callable[[], object]]:
 
 
 def _measured(flags: argparse.Namespace, case: str, seed: int, out: Path) -> dict:
+    if flags.again:
+        return {"seconds": None} | _analysis(out)
     recipe = out.with_suffix(".toml")
     server = (_RUNNING if flags.pids else _EMBEDDED).format(**vars(flags))
     if flags.log_file:
@@ -215,25 +233,31 @@ def _measured(flags: argparse.Namespace, case: str, seed: int, out: Path) -> dic
     # An embedded server is pinned by its recipe, and the client gets the other cores.
     cpus = {flags.client_cpu} if flags.pids else set(range(os.cpu_count() or 1))
     began = time.monotonic()
-    with _plants(flags)[case]():
-        with subprocess.Popen(
+    with (
+        _plants(flags)[case](),
+        subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
             preexec_fn=lambda: _entered(case, cpus, flags),  # noqa: PLW1509
-        ) as ran:
-            keeper = threading.Thread(target=_prioritise, args=(ran.pid, flags.nice))
-            keeper.start()
-            said = ran.communicate()[1]
-            keeper.join()
+        ) as ran,
+    ):
+        keeper = threading.Thread(target=_prioritise, args=(ran.pid, flags.nice))
+        keeper.start()
+        said = ran.communicate()[1]
+        keeper.join()
     took = time.monotonic() - began
     if ran.returncode:
         print(said[-800:], file=sys.stderr)
+    return {"seconds": round(took, 1)} | _analysis(out)
+
+
+def _analysis(out: Path) -> dict:
     told = subprocess.run(
         ["stepscope", "analyze", str(out), "--json"], check=True, capture_output=True
     )
-    return {"seconds": round(took, 1)} | json.loads(told.stdout)
+    return json.loads(told.stdout)
 
 
 def _judged(case: str, found: dict) -> dict:
@@ -288,6 +312,7 @@ def _parser() -> argparse.ArgumentParser:
     add("--waves", type=int, default=3)
     add("--blocks", type=int, default=0)
     add("--memory-mib", type=int, default=200, help="of the case memory")
+    add("--again", action="store_true", help="judge what was measured before")
     add("--out", type=Path, default=Path("planted"))
     return parser
 

@@ -1,6 +1,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from stepscope.analysis.analyze import analyze
@@ -120,6 +121,29 @@ def test_cpu_is_the_difference_of_cumulative_times() -> None:
     )
     assert found.host_cpu_pct == pytest.approx(25.0)
     assert found.host_memory_peak_gib == pytest.approx(6.0)
+
+
+def test_times_of_two_threads_are_never_subtracted() -> None:
+    """Until 1 s one thread is the busiest, then one that has run from the start."""
+    rows = tuple(
+        ProcessSample(
+            at_ns=i * 100 * MS,
+            pid=1,
+            role="server",
+            name="server",
+            cpu_ns=i * 100 * MS,
+            busiest_thread_cpu_ns=2 * S if i < 10 else 9 * S + i * 60 * MS,
+            busiest_thread_id=7 if i < 10 else 8,
+            busiest_thread_waited_ns=0 if i < 10 else i * 30 * MS,
+        )
+        for i in range(31)
+    )
+    found = taken(Samples(process=rows), Window(0, 3 * S), None)
+    assert found.busiest_thread_cpu_pct == pytest.approx({"server": 60.0})
+    assert found.busiest_thread_waited_pct == pytest.approx({"server": 30.0})
+    unnamed = tuple(msgspec.structs.replace(r, busiest_thread_id=None) for r in rows)
+    found = taken(Samples(process=unnamed), Window(0, 3 * S), None)
+    assert found.busiest_thread_cpu_pct == {}
 
 
 def test_a_window_that_samples_do_not_cover_is_told() -> None:

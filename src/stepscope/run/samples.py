@@ -62,6 +62,7 @@ class ProcessSample(
         name: As the operating system names it.
         cpu_ns: CPU time used since its start, user and system, all threads.
         busiest_thread_cpu_ns: The same for the thread that has used most.
+        busiest_thread_id: Which thread that is.
         busiest_thread_waited_ns: Time since its start in which that thread was ready
             to run and had no core, by the kernel's scheduler statistics.
         rss_bytes: Resident memory.
@@ -74,6 +75,7 @@ class ProcessSample(
     name: str
     cpu_ns: int
     busiest_thread_cpu_ns: int | None = None
+    busiest_thread_id: int | None = None
     busiest_thread_waited_ns: int | None = None
     rss_bytes: int | None = None
     n_threads: int | None = None

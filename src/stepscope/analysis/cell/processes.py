@@ -3,13 +3,15 @@
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from typing import TypeVar
 
 from stepscope.analysis.cell.window import Window
 from stepscope.run.samples import HostSample, ProcessSample
 
 Sampled = TypeVar("Sampled", HostSample, ProcessSample)
+#: More than a thread can run (times are whole ticks): samples of two threads were
+#: subtracted, as older runs do not say which thread it was.
+_ONE_CORE_PCT = 105.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,25 +58,38 @@ def process_cpu(samples: Sequence[ProcessSample], window: Window) -> ProcessCpu:
         by_role[role] = by_role.get(role, 0.0) + 100 * (
             (last.cpu_ns - first.cpu_ns) / took
         )
-        old, new = first.busiest_thread_cpu_ns, last.busiest_thread_cpu_ns
-        if old is None or new is None or new < old:
+        thread = _busiest_thread(rows, window)
+        if thread is None or thread[0] < busiest.get(role, 0.0):
             continue
-        share = 100 * (new - old) / took
-        if share >= busiest.get(role, 0.0):
-            busiest[role] = share
-            late = _waited_pct(rows, took)
-            if late is not None:
-                waited[role] = late
+        busiest[role] = thread[0]
+        waited.pop(role, None)
+        if thread[1] is not None:
+            waited[role] = thread[1]
     return ProcessCpu(by_role=by_role, busiest_thread=busiest, busiest_waited=waited)
 
 
-def _waited_pct(rows: Sequence[ProcessSample], took_ns: int) -> float | None:
-    """Return the waiting share of the busiest thread; None where it changed."""
-    told = [row.busiest_thread_waited_ns for row in rows]
-    known = [value for value in told if value is not None]
-    if len(known) != len(told) or any(b < a for a, b in pairwise(known)):
+def _busiest_thread(
+    rows: Sequence[ProcessSample], window: Window
+) -> tuple[float, float | None] | None:
+    """Return the share that the busiest thread ran, and waited for a core, percent.
+
+    Only samples of one and the same thread are subtracted: that which is the busiest
+    at the end. None where it is so for less than half of the window.
+    """
+    last = rows[-1]
+    same = [row for row in rows if row.busiest_thread_id == last.busiest_thread_id]
+    first = same[0]
+    took = last.at_ns - first.at_ns
+    old, new = first.busiest_thread_cpu_ns, last.busiest_thread_cpu_ns
+    if old is None or new is None or new < old or took <= window.length_ns / 2:
         return None
-    return min(100 * (known[-1] - known[0]) / took_ns, 100.0)
+    share = 100 * (new - old) / took
+    if share > _ONE_CORE_PCT:
+        return None
+    early, late = first.busiest_thread_waited_ns, last.busiest_thread_waited_ns
+    if early is None or late is None or late < early:
+        return share, None
+    return share, min(100 * (late - early) / took, 100.0)
 
 
 def host_cpu_pct(samples: Sequence[HostSample], window: Window) -> float | None:

@@ -18,6 +18,9 @@ from stepscope.session.watch.host import TICK_NS
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _TREE_INTERVAL_NS = 1_000_000_000
 _THREADS_INTERVAL_NS = 10_000_000_000
+#: Up to so many threads the list costs little: it is read anew with the tree, so that
+#: a thread which becomes the busiest when the load begins is seen at once.
+_FEW_THREADS = 64
 _N_WATCHED_THREADS = 3
 #: Argument of our own processes; neither is the server.
 _GUARD = "stepscope.session.guard"
@@ -116,12 +119,14 @@ def _sample(pid: int, watched: _Watched, at_ns: int) -> ProcessSample | None:
     try:
         fields, name = _stat(folder / "stat")
         since = watched.threads_at_ns
-        if since is None or at_ns - since >= _THREADS_INTERVAL_NS:
+        few = int(fields[17]) <= _FEW_THREADS
+        interval_ns = _TREE_INTERVAL_NS if few else _THREADS_INTERVAL_NS
+        if since is None or at_ns - since >= interval_ns:
             watched.threads = _busiest(folder / "task")
             watched.threads_at_ns = at_ns
     except (OSError, ValueError, IndexError):
         return None
-    used, waited = _most(folder / "task", watched.threads)
+    used, busiest, waited = _most(folder / "task", watched.threads)
     return ProcessSample(
         at_ns=at_ns,
         pid=pid,
@@ -129,6 +134,7 @@ def _sample(pid: int, watched: _Watched, at_ns: int) -> ProcessSample | None:
         name=name,
         cpu_ns=_cpu_ns(fields),
         busiest_thread_cpu_ns=used,
+        busiest_thread_id=busiest,
         busiest_thread_waited_ns=waited,
         rss_bytes=int(fields[21]) * _PAGE_BYTES,
         n_threads=int(fields[17]),
@@ -146,8 +152,8 @@ def _busiest(tasks: Path) -> list[int]:
     return [tid for _, tid in sorted(used, reverse=True)[:_N_WATCHED_THREADS]]
 
 
-def _most(tasks: Path, threads: list[int]) -> tuple[int | None, int | None]:
-    """Return CPU time and waiting time of the thread that has used most CPU."""
+def _most(tasks: Path, threads: list[int]) -> tuple[int | None, int | None, int | None]:
+    """Return CPU time, id and waiting time of the thread that has used most CPU."""
     most: int | None = None
     busiest: int | None = None
     for tid in threads:
@@ -158,8 +164,8 @@ def _most(tasks: Path, threads: list[int]) -> tuple[int | None, int | None]:
         if most is None or used > most:
             most, busiest = used, tid
     if busiest is None:
-        return most, None
-    return most, _waited_ns(tasks / str(busiest) / "schedstat")
+        return None, None, None
+    return most, busiest, _waited_ns(tasks / str(busiest) / "schedstat")
 
 
 def _waited_ns(path: Path) -> int | None:
