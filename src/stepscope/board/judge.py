@@ -6,9 +6,11 @@ import msgspec
 
 from stepscope.analysis.records import Analysis
 from stepscope.board.ceilings import ceilings, next_ceiling
+from stepscope.board.experiments.explained import explained
+from stepscope.board.experiments.results import needed, results
 from stepscope.board.opinion import Hypothesis, Verdict, join, weigh
 from stepscope.board.published.check import check_claims
-from stepscope.board.records import HYPOTHESES, Board
+from stepscope.board.records import HYPOTHESES, Board, BoardEntry
 from stepscope.board.regimes import Point, Regime, regimes
 from stepscope.board.rules import RULES
 from stepscope.board.solid import not_solid, solid
@@ -29,6 +31,29 @@ def judge(run: Run, analysis: Analysis) -> Board:
         and its entries cover every concurrency that was measured.
     """
     seen = views(run, analysis)
+    judged = _judged(run, analysis, seen)
+    limits = ceilings(seen)
+    entries = tuple(
+        msgspec.structs.replace(r.entry, next_ceiling=next_ceiling(r.entry, limits))
+        for r in judged
+    )
+    found = results(seen)
+    return Board(
+        sentences=sentences(run, analysis, judged),
+        entries=entries,
+        solid=solid(run, analysis),
+        not_solid=not_solid(run, analysis),
+        findings=(*check_claims(run, analysis, entries), *needed(found)),
+        ceilings=limits,
+        experiments=explained(run, found, entries, _entries),
+    )
+
+
+def _entries(run: Run, analysis: Analysis) -> list[BoardEntry]:
+    return [r.entry for r in _judged(run, analysis, views(run, analysis))]
+
+
+def _judged(run: Run, analysis: Analysis, seen: Sequence[CellView]) -> list[Regime]:
     judged: list[Regime] = []
     for name in HYPOTHESES:
         for configuration in _configurations(run, analysis):
@@ -37,19 +62,7 @@ def judge(run: Run, analysis: Analysis) -> Board:
             if not points:
                 points = (_unmeasured(RULES[name], run, analysis, configuration),)
             judged.extend(regimes(name, configuration, points))
-    limits = ceilings(seen)
-    entries = tuple(
-        msgspec.structs.replace(r.entry, next_ceiling=next_ceiling(r.entry, limits))
-        for r in judged
-    )
-    return Board(
-        sentences=sentences(run, analysis, judged),
-        entries=entries,
-        solid=solid(run, analysis),
-        not_solid=not_solid(run, analysis),
-        findings=check_claims(run, analysis, entries),
-        ceilings=limits,
-    )
+    return judged
 
 
 def _configurations(run: Run, analysis: Analysis) -> tuple[str, ...]:

@@ -32,6 +32,10 @@ def measure(plan: Plan, text: str, out: Path, *, resume: bool) -> NoReturn:
             doctor=lambda log, exit_code: diagnose(log, exit_code=exit_code),
         )
         outcome = execute(order, clock=clock, observer=observer, halt=halt)
+        if plan.recipe.explain is not None:
+            from stepscope.cli.explain import explain
+
+            outcome = explain(order, outcome, clock=clock, observer=observer, halt=halt)
     finally:
         observer.close()
     if not outcome.interrupted:

@@ -18,7 +18,7 @@ from stepscope.analysis.records import (
     TracedStep,
 )
 from stepscope.board.judge import judge
-from stepscope.board.records import BoardEntry, Ceiling, NotSolid
+from stepscope.board.records import BoardEntry, Ceiling, ExperimentResult, NotSolid
 from stepscope.findings import Finding
 from stepscope.recipe.records import Layout
 from stepscope.run.run import Run
@@ -61,6 +61,7 @@ class AnalyzeDocument(
     verdict: tuple[str, ...]
     groups: tuple[RepeatGroup, ...]
     traces: tuple[TracedStep, ...]
+    experiments: tuple[ExperimentResult, ...] = ()
     startup: tuple[StartupCost, ...] = ()
     break_even: tuple[BreakEven, ...] = ()
 
@@ -100,6 +101,7 @@ def document(run: Run) -> AnalyzeDocument:
         verdict=board.sentences,
         groups=analysis.groups,
         traces=analysis.traced,
+        experiments=board.experiments,
         startup=analysis.startup,
         break_even=analysis.break_even,
     )

@@ -1,6 +1,7 @@
 """What the run has already done, so that nobody is told to do it again."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,6 +14,8 @@ TRACES = ("vllm", "sglang")
 DETAILS = ("vllm",)
 #: The flag that runs without graphs, by engine.
 EAGER = {"vllm": "enforce-eager", "sglang": "disable-cuda-graph"}
+#: Engines whose compute threads are a flag, and how many they have without it.
+THREADS = {"embedded": 1}
 BOOTS = ("vllm", "sglang", "llamacpp", "embedded")
 
 
@@ -36,6 +39,9 @@ class History:
         counters: GPM counters were sampled.
         traced: Concurrencies with a timeline.
         n_cpus: Of the machine.
+        n_threads: Compute threads of the baseline; None: not a flag of the engine.
+        fewer_threads: Configurations differ in their threads.
+        frontends: A number of API servers was given.
     """
 
     ours: bool
@@ -53,6 +59,9 @@ class History:
     counters: bool
     traced: frozenset[int]
     n_cpus: int | None
+    n_threads: int | None = None
+    fewer_threads: bool = False
+    frontends: bool = False
 
 
 def history_of(run: Run, analysis: Analysis) -> History:
@@ -69,6 +78,7 @@ def history_of(run: Run, analysis: Analysis) -> History:
     commands = [x.command for x in run.launches]
     if engine != "embedded" and not any(commands):
         engine = "url"
+    threads = [_threads(c, THREADS[engine]) for c in commands if engine in THREADS]
     return History(
         ours=run.recipe_text is not None,
         gpu=_gpu(run),
@@ -92,7 +102,17 @@ def history_of(run: Run, analysis: Analysis) -> History:
             t.concurrency for t in run.traces if t.concurrency is not None
         ),
         n_cpus=run.machine.n_cpus,
+        n_threads=threads[0] if threads else None,
+        fewer_threads=len(set(threads)) > 1,
+        frontends=any("--api-server-count" in command for command in commands),
     )
+
+
+def _threads(command: Sequence[str], usual: int) -> int:
+    """Return the compute threads that a command asks for."""
+    words = list(command)
+    value = words[words.index("--threads") + 1 :] if "--threads" in words else []
+    return int(value[0]) if value and value[0].isdigit() else usual
 
 
 def _gpu(run: Run) -> bool | None:

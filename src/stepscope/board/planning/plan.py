@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from stepscope.analysis.records import Analysis
-from stepscope.board.planning import repeating, watching
+from stepscope.board.planning import changing, repeating, watching
 from stepscope.board.planning.choose import LEAST_VALUE, Basket, Budget, choose
 from stepscope.board.planning.draft import Draft
 from stepscope.board.planning.history import history_of
@@ -30,6 +30,9 @@ OFFERS: tuple[Callable[[Facts], Iterator[Offer]], ...] = (
     repeating.anchor,
     watching.eager,
     watching.cpus,
+    changing.threads,
+    changing.processors,
+    changing.frontends,
     watching.counters,
     watching.short_prompts,
     watching.boot_first,

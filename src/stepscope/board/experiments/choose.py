@@ -1,0 +1,160 @@
+"""The next experiment of a run: the cheapest that can decide a cause left open.
+
+Offers and prices are those of `plan`; what is chosen runs on the machine that is held,
+beside what was measured, so the baseline is not measured again.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from stepscope.analysis.records import Analysis
+from stepscope.board.experiments.launches import launches_of
+from stepscope.board.planning import changing, watching
+from stepscope.board.planning.choose import Budget, choose
+from stepscope.board.planning.draft import Draft
+from stepscope.board.planning.history import history_of
+from stepscope.board.planning.offer import Facts, Offer
+from stepscope.board.planning.opened import opened
+from stepscope.board.planning.pace import pace_of
+from stepscope.board.records import Board
+from stepscope.recipe.records import Experiment, Explain, Plan, Recipe
+from stepscope.run.run import Run
+from stepscope.units import seconds
+
+#: What may be run unasked, and the change that each makes. Further repeats and other
+#: loads tell no causes apart; what needs another recipe can not join a run.
+_OFFERS: tuple[tuple[Callable[[Facts], Iterator[Offer]], str], ...] = (
+    (watching.trace, "trace"),
+    (watching.eager, "graphs"),
+    (changing.threads, "threads"),
+    (changing.processors, "cpus"),
+    (changing.frontends, "api-servers"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Next:
+    """An experiment to run.
+
+    Attributes:
+        plan: Its launches alone, under a recipe that allows them.
+        experiment: Why.
+        usd: What it would cost; None without prices.
+    """
+
+    plan: Plan
+    experiment: Experiment
+    usd: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No experiment, and why none."""
+
+    why: str
+
+
+def next_experiment(
+    run: Run, analysis: Analysis, board: Board, recipe: Recipe
+) -> Next | Nothing:
+    """Return the experiment to run next, or why there is none.
+
+    One "splits" what is open where an outcome of it supports or rules out a hypothesis
+    that stands or is untestable for the baseline. Of those it is the one that decides
+    most a minute, as `plan` ranks.
+
+    Args:
+        run: What was measured so far.
+        analysis: What was computed from it.
+        board: Its verdict.
+        recipe: What was asked for; its ``explain`` bounds what is spent.
+    """
+    asked = recipe.explain or Explain()
+    history = history_of(run, analysis)
+    if not history.sizes:
+        return Nothing("no closed-loop cell was measured")
+    base = recipe.configurations[0]
+    facts = Facts(run, analysis, history, opened(analysis, board))
+    offers = list(_offers(facts, run, base.name))
+    if not offers:
+        return Nothing("no change that it knows would decide what is open")
+    number = 1 + max(
+        (x.experiment.number for x in run.launches if x.experiment), default=-1
+    )
+    pace = pace_of(run, analysis)
+
+    def minutes_of(draft: Draft) -> float:
+        return pace.minutes(launches_of(recipe, draft, "x", number))
+
+    price = recipe.cost.usd_per_hour if recipe.cost is not None else None
+    left = _left(run, asked, price)
+    basket = choose([offer for offer, _ in offers], left, minutes_of, price or None)
+    if not basket.choices:
+        return Nothing("what is left of its budget holds none that would decide")
+    best = basket.choices[0].offer
+    change = next(change for offer, change in offers if offer is best)
+    assert best.needs is not None
+    minutes = minutes_of(best.needs)
+    experiment = Experiment(
+        number=number,
+        change=change,
+        title=best.title,
+        against=base.name,
+        splits=tuple(dict.fromkeys(o.what for o in best.decides)),
+        minutes=minutes,
+    )
+    plan = launches_of(recipe, best.needs, change, number)
+    launches = tuple(
+        msgspec.structs.replace(x, experiment=experiment) for x in plan.launches
+    )
+    return Next(
+        msgspec.structs.replace(plan, launches=launches),
+        experiment,
+        price * minutes / 60 if price else None,
+    )
+
+
+def _offers(facts: Facts, run: Run, base: str) -> Iterator[tuple[Offer, str]]:
+    """Return what would decide something of the baseline and was not run before."""
+    tried = set(_tried(run))
+    for make, change in _OFFERS:
+        if change in tried:
+            continue
+        for offer in make(facts):
+            mine = tuple(o for o in offer.decides if o.configuration == base)
+            if mine and offer.needs is not None:
+                needs = replace(offer.needs, configurations=frozenset(), n_launches=1)
+                yield replace(offer, decides=mine, bears_on=(), needs=needs), change
+
+
+def _tried(run: Run) -> Iterator[str]:
+    """Return changes that were run; one that was interrupted is run again."""
+    for launch in run.launches:
+        if launch.experiment is None:
+            continue
+        cells = [c for c in run.cells if c.launch == launch.name]
+        wanted = [c for c in cells if not c.warm_up or c.capture == "traced"]
+        halted = any(
+            c.status == "interrupted" or "stopped" in (c.failure or "") for c in cells
+        )
+        if not halted or all(c.status == "done" for c in wanted):
+            yield launch.experiment.change
+
+
+def _left(run: Run, asked: Explain, price: float | None) -> Budget:
+    """Return what earlier experiments left of the budget."""
+    spent = seconds(
+        sum(
+            x.stopped_at_ns - x.started_at_ns
+            for x in run.launches
+            if x.experiment is not None
+            and x.started_at_ns is not None
+            and x.stopped_at_ns is not None
+        )
+    )
+    usd = asked.usd
+    if usd is not None and price is not None:
+        usd = max(usd - price * spent / 3600, 0.0)
+    return Budget(max(asked.minutes - spent / 60, 0.0), usd)

@@ -1,0 +1,60 @@
+"""The loop of ``explain``: judge, choose an experiment, measure it, judge again."""
+
+from dataclasses import replace
+
+from stepscope.clock import Clock
+from stepscope.session.execute import Order, Outcome, execute
+from stepscope.session.halt import Halt
+from stepscope.session.observer import Observer
+
+
+def explain(
+    order: Order, outcome: Outcome, *, clock: Clock, observer: Observer, halt: Halt
+) -> Outcome:
+    """Run experiments until none decides anything, the budget ends or we must stop.
+
+    Each is a session of its own on the same machine, which goes on with the run.
+
+    Args:
+        order: What was measured.
+        outcome: How that ended.
+        clock: Time.
+        observer: Hears what is chosen, and why it ends.
+        halt: When it is asked, the run ends.
+
+    Returns:
+        The outcome, interrupted where an experiment was.
+    """
+    from stepscope.analysis.analyze import analyze
+    from stepscope.board.experiments.choose import Nothing, next_experiment
+    from stepscope.board.judge import judge
+    from stepscope.importers.open import open_any
+
+    recipe = order.plan.recipe
+    while not outcome.interrupted and outcome.n_measured:
+        observer.phase("explain", "what would decide")
+        run = open_any(order.out)
+        analysis = analyze(run)
+        found = next_experiment(run, analysis, judge(run, analysis), recipe)
+        if isinstance(found, Nothing):
+            observer.note("info", f"no further experiment: {found.why}")
+            break
+        one, money = found.experiment, found.usd
+        price = "" if money is None else f", {money:.2f} USD"
+        observer.note(
+            "info",
+            f"experiment {one.number}: {one.title}; it can decide"
+            f" {', '.join(one.splits)}; about {one.minutes:.1f} minutes{price}",
+        )
+        done = execute(
+            replace(order, plan=found.plan, resume=True),
+            clock=clock,
+            observer=observer,
+            halt=halt,
+        )
+        outcome = replace(
+            outcome,
+            failures=(*outcome.failures, *done.failures),
+            interrupted=done.interrupted,
+        )
+    return outcome
