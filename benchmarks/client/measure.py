@@ -3,6 +3,7 @@
 import os
 import resource
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -102,7 +103,7 @@ def measured(
         preexec_fn=lambda: os.sched_setaffinity(0, {place.server_cpu}),  # noqa: PLW1509
     )
     try:
-        time.sleep(0.7)
+        _await(serving)
         samples, cpu_s, wall_s = _watched(name, program, load, place, disturb)
     finally:
         serving.send_signal(signal.SIGTERM)
@@ -114,6 +115,18 @@ def measured(
     before = float(np.interp(truth.first_at_s, times, used))
     cost = Cost(before, max(cpu_s - before, 0.0), float(memory.max()), wall_s)
     return CLIENTS[name].figures(folder), truth, cost
+
+
+def _await(server: subprocess.Popen) -> None:
+    """Wait until the server listens, on a busy machine many times its usual 0.3 s."""
+    for _ in range(200):
+        with socket.socket() as sock:
+            if not sock.connect_ex(("127.0.0.1", _PORT)):
+                return
+        if server.poll() is not None:
+            raise RuntimeError(f"the server ended with {server.returncode}")
+        time.sleep(0.1)
+    raise RuntimeError("the server does not listen after 20 s")
 
 
 def _watched(

@@ -52,6 +52,7 @@ class Response:
         "_framed",
         "_is_stream",
         "_parser",
+        "_plain",
         "_sse",
         "_trouble",
         "arrivals_ns",
@@ -76,6 +77,7 @@ class Response:
         self._body = b""
         self._framed = False
         self._is_stream: bool | None = None
+        self._plain = False
         self._trouble: str | None = None
         self.stream: Stream = DIALECTS[endpoint](keep_text=keep_text)
         self.arrivals_ns: array[int] = array("q")
@@ -160,14 +162,8 @@ class Response:
 
     def on_body(self, body: bytes) -> None:
         """Take decoded bytes of the body."""
-        if self.first_body_at_ns is None:
-            self.first_body_at_ns = self._at_ns
-        if self.status != 200 or self._is_stream is False:
-            if len(self._body) < _BODY_KEPT_BYTES:
-                self._body += body[:_BODY_KEPT_BYTES]
+        if not self._plain and not self._may_be_stream(body):
             return
-        if self._is_stream is None and len(self._body) < _BODY_KEPT_BYTES:
-            self._body += body[:_BODY_KEPT_BYTES]
         try:
             events = self._sse.feed(body)
         except EventTooLongError as error:
@@ -177,6 +173,16 @@ class Response:
             return
         for data in events:
             self._take(data)
+
+    def _may_be_stream(self, body: bytes) -> bool:
+        """Keep a body that may have to be shown; False: it is no event stream."""
+        if self.first_body_at_ns is None:
+            self.first_body_at_ns = self._at_ns
+        good = self.status == 200 and self._is_stream is not False
+        self._plain = good and self._is_stream is True
+        if not self._plain and len(self._body) < _BODY_KEPT_BYTES:
+            self._body += body[:_BODY_KEPT_BYTES]
+        return good
 
     def _take(self, data: bytes) -> None:
         """Take the data of one event."""

@@ -21,7 +21,7 @@ ANCILLARY_BYTES = 64
 #: microseconds, and slewing moves both clocks alike.
 _STEP_NS = 1_000_000
 
-_unpack = struct.Struct("@qq").unpack
+_unpack = struct.Struct("@qq").unpack_from
 
 
 class Stamper:
@@ -56,8 +56,9 @@ class Stamper:
         """Return the monotonic instant in a read's ancillary data; None: no stamp."""
         for level, kind, data in ancillary:
             if kind == SO_TIMESTAMPNS and level == socket.SOL_SOCKET:
-                seconds, nanoseconds = _unpack(data[:16])
-                return int(seconds * 1_000_000_000 + nanoseconds + self.offset_ns)
+                seconds, nanoseconds = _unpack(data)
+                at_ns: int = seconds * 1_000_000_000 + nanoseconds + self.offset_ns
+                return at_ns
         return None
 
     def watch(self) -> None:

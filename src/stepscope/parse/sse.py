@@ -13,6 +13,7 @@ MAX_EVENT_BYTES = 8 << 20
 
 _LINE_END = re.compile(rb"\r\n|\n|\r")
 _BOM = b"\xef\xbb\xbf"
+_LF, _CR = b"\n\r"
 
 
 class EventTooLongError(ValueError):
@@ -26,7 +27,7 @@ class SseDecoder:
     says anything there that its data does not say.
     """
 
-    __slots__ = ("_begun", "_data", "_n_held", "_rest", "_skip_lf")
+    __slots__ = ("_begun", "_clean", "_data", "_n_held", "_rest", "_skip_lf")
 
     def __init__(self) -> None:
         self._rest = b""
@@ -34,6 +35,7 @@ class SseDecoder:
         self._n_held = 0
         self._skip_lf = False
         self._begun = False
+        self._clean = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """Take the next bytes.
@@ -48,19 +50,13 @@ class SseDecoder:
         Raises:
             EventTooLongError: An event exceeds ``MAX_EVENT_BYTES``.
         """
-        # One whole event per call is what engines send; nothing else needs speed.
-        if (
-            chunk[:6] == b"data: "
-            and chunk.find(b"\n") == len(chunk) - 2
-            and chunk[-1:] == b"\n"
-            and not self._rest
-            and not self._data
-            and not self._skip_lf
-            and b"\r" not in chunk
-        ):
-            self._begun = True
+        # One whole event per call is what engines send; nothing else needs speed. A
+        # search for a number is several times as fast as one for bytes.
+        if self._clean and chunk[:6] == b"data: " and chunk[-2:] == b"\n\n":
             data = chunk[6:-2]
-            return [data] if data else []
+            if _LF not in data and _CR not in data:
+                self._begun = True
+                return [data] if data else []
         return self._feed_lines(chunk)
 
     def _feed_lines(self, chunk: bytes) -> list[bytes]:
@@ -83,6 +79,7 @@ class SseDecoder:
         events = [data for line in lines if (data := self._line(line))]
         if len(self._rest) + self._n_held > MAX_EVENT_BYTES:
             raise EventTooLongError(f"an event of more than {MAX_EVENT_BYTES} bytes")
+        self._clean = not (self._rest or self._data or self._skip_lf)
         return events
 
     def _line(self, line: bytes) -> bytes | None:
