@@ -64,6 +64,7 @@ def model_shape(
         if family.attention == "deepseek-v4"
         else build.quant.kv_dtype,
         stream_width=config.count("hc_mult", default=1),
+        n_attention_heads=config.maybe(*names.HEADS),
         assumptions=tuple(config.assumptions),
     )
 

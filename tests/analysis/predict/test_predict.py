@@ -1,5 +1,6 @@
 """What a prediction says, what it refuses, and what physics moves."""
 
+import json
 from collections.abc import Callable
 
 import msgspec
@@ -90,7 +91,7 @@ def test_without_a_step_model_nothing_is_predicted(
     few = msgspec.structs.replace(baseline, step_model=())
     with pytest.raises(RefusedError, match="no step model could be fitted"):
         predict(h200, few, Asked(concurrencies=(8,)))
-    with pytest.raises(RefusedError, match="no configuration 'eager'"):
+    with pytest.raises(RecipeError, match="no configuration 'eager'"):
         predict(h200, baseline, Asked(concurrencies=(8,), configuration="eager"))
     three = msgspec.structs.replace(h200, id="details")
     with pytest.raises(RefusedError):
@@ -108,10 +109,33 @@ def test_another_place_needs_shape_device_and_room(
         predict(nameless, baseline, Asked(concurrencies=(8,), tp=2))
     with pytest.raises(RefusedError, match="weights of a rank take"):
         predict(h200, baseline, Asked(concurrencies=(8,), gpu="L4"))
-    with pytest.raises(RefusedError, match="no data of 'H999'"):
+    with pytest.raises(RecipeError, match="'H999' is not known"):
         predict(h200, baseline, Asked(concurrencies=(8,), gpu="H999"))
     with pytest.raises(RecipeError, match="--tp"):
         predict(h200, baseline, Asked(concurrencies=(8,), tp=0))
+
+
+@pytest.mark.parametrize(
+    ("tp", "said"),
+    [(3, "32 attention heads"), (64, "32 attention heads"), (1_000_000, "heads")],
+)
+def test_ranks_that_can_not_share_the_heads_are_refused(
+    h200: Run, baseline: Analysis, tp: int, said: str
+) -> None:
+    with pytest.raises(RecipeError, match=said):
+        predict(h200, baseline, Asked(concurrencies=(8,), tp=tp))
+
+
+def test_kv_heads_are_kept_whole_or_repeated(h200: Run) -> None:
+    assert h200.model_config is not None
+    heads = json.loads(h200.model_config) | {
+        "num_attention_heads": 24,
+        "num_key_value_heads": 8,
+    }
+    other = msgspec.structs.replace(h200, model_config=json.dumps(heads))
+    assert move_of(other, Asked((24,), tp=24)) is not None
+    with pytest.raises(RecipeError, match="8 KV heads"):
+        move_of(other, Asked((24,), tp=12))
 
 
 def test_the_same_place_by_name_moves_nothing(h200: Run) -> None:

@@ -7,9 +7,10 @@ import msgspec
 from stepscope.analysis.floor import kv_dtype_of
 from stepscope.analysis.predict.elsewhere import Move, Place
 from stepscope.analysis.records import Analysis
-from stepscope.errors import RefusedError
+from stepscope.errors import RecipeError, RefusedError
 from stepscope.physics.hardware import Gpu, find_gpu, gpu_names
 from stepscope.physics.kv import footprint
+from stepscope.physics.model.records import ModelShape
 from stepscope.physics.parts import resident_bytes
 from stepscope.physics.shapes import model_shape
 from stepscope.physics.step import StepOptions, check_layout
@@ -32,9 +33,13 @@ def move_of(run: Run, asked: Asked) -> Move | None:
     """Return the change of device or layout; None where nothing changes.
 
     Raises:
-        RecipeError: The layout does not fit the model.
+        RecipeError: No such device; or the layout does not fit the model.
         RefusedError: Shape or device are not known, or the weights do not fit.
     """
+    if asked.gpu is not None and find_gpu(asked.gpu) is None:
+        raise RecipeError(
+            "--gpu", f"{asked.gpu!r} is not known", f"one of {', '.join(gpu_names())}"
+        )
     layout = msgspec.structs.replace(
         run.layout,
         tp=asked.tp if asked.tp is not None else run.layout.tp,
@@ -59,6 +64,8 @@ def move_of(run: Run, asked: Asked) -> Move | None:
     options = StepOptions(kv_dtype=kv_dtype_of(run))
     shape = model_shape(run.model_config)
     check_layout(shape, layout)
+    if layout.tp != run.layout.tp:
+        _check_heads(shape, layout.tp)
     source = Place(gpu=_gpu(run.gpu), layout=run.layout)
     target = Place(gpu=_gpu(asked.gpu or run.gpu), layout=layout)
     held = resident_bytes(shape, layout, options)
@@ -71,6 +78,26 @@ def move_of(run: Run, asked: Asked) -> Move | None:
             "Give more ranks with --tp",
         )
     return Move(shape=shape, options=options, source=source, target=target)
+
+
+def _check_heads(shape: ModelShape, tp: int) -> None:
+    """Refuse a split of attention that engines refuse at start.
+
+    Source: vLLM and SGLang want the query heads of a rank to be whole, and its KV heads
+        whole or one, repeated.
+    """
+    heads = shape.n_attention_heads
+    if heads and heads % tp:
+        raise RecipeError(
+            "--tp", f"{tp} does not divide the {heads} attention heads", "a divisor"
+        )
+    for kv_heads in sorted({w.n_heads for w in shape.weights if w.split == "kv"}):
+        if kv_heads % tp and tp % kv_heads:
+            raise RecipeError(
+                "--tp",
+                f"{tp} neither divides the {kv_heads} KV heads nor is a multiple",
+                "one of both, since a rank keeps whole heads",
+            )
 
 
 def _gpu(name: str) -> Gpu:

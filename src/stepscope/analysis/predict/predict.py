@@ -20,7 +20,7 @@ from stepscope.analysis.predict.records import (
 )
 from stepscope.analysis.predict.say import assumptions
 from stepscope.analysis.records import Analysis, StepModel
-from stepscope.errors import RefusedError
+from stepscope.errors import RecipeError, RefusedError
 from stepscope.findings import Finding
 from stepscope.run.run import Run
 
@@ -36,6 +36,8 @@ def predict(run: Run, analysis: Analysis, asked: Asked) -> PredictDocument:
         asked: Concurrencies, configuration, device and layout.
 
     Raises:
+        RecipeError: No such configuration or device, or a layout that the model can
+            not take.
         RefusedError: No step model was fitted; none of the concurrencies can be
             predicted; for another device or layout, the model's shape or a device
             is unknown, or the weights do not fit.
@@ -43,10 +45,17 @@ def predict(run: Run, analysis: Analysis, asked: Asked) -> PredictDocument:
     models = [
         m for m in analysis.step_model if asked.configuration in (None, m.configuration)
     ]
+    names = dict.fromkeys(c.configuration for c in analysis.cells)
+    if asked.configuration is not None and asked.configuration not in names:
+        raise RecipeError(
+            "--configuration",
+            f"no configuration {asked.configuration!r}",
+            f"one of {', '.join(names)}",
+        )
     if not models:
         raise RefusedError(
             run.id,
-            _no_model(analysis, asked.configuration),
+            _no_model(analysis),
             "a step model, from four concurrencies or more",
             "Measure more concurrencies (stepscope plan says which)",
         )
@@ -64,12 +73,7 @@ def predict(run: Run, analysis: Analysis, asked: Asked) -> PredictDocument:
     )
 
 
-def _no_model(analysis: Analysis, configuration: str | None) -> str:
-    if configuration is not None and not any(
-        c.configuration == configuration for c in analysis.cells
-    ):
-        names = dict.fromkeys(c.configuration for c in analysis.cells)
-        return f"no configuration {configuration!r}; there are {', '.join(names)}"
+def _no_model(analysis: Analysis) -> str:
     why = [
         f.message
         for f in analysis.findings

@@ -44,12 +44,17 @@ def _moved(base: Basis, move: Move) -> list[str]:
         f" arithmetic ({gain:.2g} x), and so does the wait for the first token",
         "the same engine, and KV memory as the target's data sheet leaves it",
     ]
-    said = communication(move.shape, target.layout, 1, target.gpu, move.options)
+    layout = target.layout
+    said = communication(move.shape, layout, 1, target.gpu, move.options)
     n = sum(c.per_step for c in said.collectives)
     if n:
         found.append(
             f"{n} collectives a step, each its bytes over the link and 0 to 30 us"
             " (assumed, not measured)"
+        )
+        found.append(
+            f"all {layout.tp * layout.dp * layout.pp} ranks share the link of"
+            f" {target.gpu.name}; between hosts it is slower, and that is not in it"
         )
         if said.floor_ms is None:
             found.append(f"the link of {target.gpu.name} is not known: bytes are free")

@@ -115,6 +115,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         element_bytes: Bytes of an unquantized number.
         kv_dtype: KV type that the model or checkpoint asks for; None: its own type.
         stream_width: Residual streams (hyper-connections); 1 otherwise.
+        n_attention_heads: Query heads of a layer; None where not given.
         assumptions: Sentences, printed with every figure.
     """
 
@@ -131,6 +132,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     element_bytes: float
     kv_dtype: str | None = None
     stream_width: int = 1
+    n_attention_heads: int | None = None
     assumptions: tuple[str, ...] = ()
 
     @property
