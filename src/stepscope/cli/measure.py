@@ -63,6 +63,7 @@ def show(path: Path) -> None:
 
     from stepscope.analysis.analyze import analyze
     from stepscope.board.judge import judge
+    from stepscope.cli.trace_page import pictures_of
     from stepscope.importers.open import open_any
     from stepscope.report.page import html
     from stepscope.report.terminal import print_summary
@@ -71,7 +72,8 @@ def show(path: Path) -> None:
     analysis = analyze(run)
     board = judge(run, analysis)
     page = path / "report.html"
-    page.write_text(html(run, analysis, board), encoding="utf-8")
+    text = html(run, analysis, board, pictures=pictures_of(run))
+    page.write_text(text, encoding="utf-8")
     print_summary(Console(highlight=False), run, analysis, board)
     print(f"\nReport: {page}\nRun:    {path}")
 

@@ -1,6 +1,8 @@
 """``stepscope report``: write the page, and its Markdown and pictures."""
 
+import os
 from pathlib import Path
+from urllib.parse import quote
 
 import click
 
@@ -66,9 +68,17 @@ def report(run: Path, output: Path | None, formats: str) -> None:
         beside.write_text(markdown(opened, analysis, board, pictures), "utf-8")
         written.append(beside)
     if "html" in wanted:
+        from stepscope.cli.trace_page import pictures_of
         from stepscope.report.page import html
 
-        page.write_text(html(opened, analysis, board), "utf-8")
+        text = html(
+            opened,
+            analysis,
+            board,
+            home=_home(run, page),
+            pictures=pictures_of(opened),
+        )
+        page.write_text(text, "utf-8")
         written.append(page)
     for path in written:
         click.echo(path)
@@ -92,6 +102,14 @@ def _default(run: Path, name: str) -> Path:
     if run.is_dir() and (run / "run.json").exists():
         return run / "report.html"
     return Path(f"{name}.html")
+
+
+def _home(run: Path, page: Path) -> str | None:
+    """Return how the page's links get to the run's directory; None: an import."""
+    if not (run.is_dir() and (run / "run.json").exists()):
+        return None
+    way = os.path.relpath(run.resolve(), page.resolve().parent)
+    return "" if way == "." else quote(Path(way).as_posix())
 
 
 def _is_ours(path: Path, mark: bytes) -> bool:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from stepscope.analysis.records import Analysis, BootResult, BreakEven
 from stepscope.report.cells import shown
-from stepscope.report.content import anchor, path_link
 from stepscope.run.run import Launch, Run
 
 
@@ -17,7 +16,6 @@ class Boot:
     """
 
     launch: str
-    anchor: str
     ready: bool
     seconds: str
     phases: tuple[tuple[str, str, str], ...]
@@ -29,7 +27,6 @@ class Boot:
     wrong_readings: tuple[str, ...]
     failure: str
     log: str | None
-    log_link: str | None
     note: str = ""
 
 
@@ -44,7 +41,6 @@ def _boot(launch: Launch | None, boot: BootResult) -> Boot:
     failure = launch.failure if launch is not None else None
     return Boot(
         launch=boot.launch,
-        anchor=anchor("launch", boot.launch),
         ready=boot.ready,
         seconds=shown(boot.seconds_to_ready),
         phases=tuple(
@@ -63,7 +59,6 @@ def _boot(launch: Launch | None, boot: BootResult) -> Boot:
         wrong_readings=tuple(str(w) for w in _list(verdict.get("wrong_readings"))),
         failure=failure or "",
         log=boot.log_path,
-        log_link=path_link(boot.log_path),
         note=" ".join(_notes(boot)),
     )
 

@@ -10,8 +10,16 @@ from stepscope.board.claims import number
 from stepscope.board.records import HYPOTHESES, Board, BoardEntry, Evidence
 from stepscope.board.rules import RULES
 from stepscope.findings import Finding
-from stepscope.report.cells import SUMMARY, UNKNOWN, groups, latencies, shown, state
-from stepscope.run.run import Launch, Run
+from stepscope.report.cells import (
+    SUMMARY,
+    UNKNOWN,
+    Column,
+    groups,
+    latencies,
+    shown,
+    state,
+)
+from stepscope.run.run import Cell, Launch, Run
 
 _SECRET = re.compile(r"key|token|secret|password|passwd|credential", re.IGNORECASE)
 _NOT_SECRET = re.compile(r"tokenizer|max|num|batched|token-ids|tokens", re.IGNORECASE)
@@ -20,16 +28,22 @@ HIDDEN = "(hidden)"
 _ORDER = {"error": 0, "warning": 1, "info": 2}
 
 
-def anchor(kind: str, name: str) -> str:
-    """Return an id for the page: letters, digits, dots, dashes only."""
-    return f"{kind}-{re.sub(r'[^A-Za-z0-9._-]+', '-', name)}"
+def path_link(path: str | None, home: str | None = "") -> str | None:
+    """Return a path of a run's directory as a relative link.
 
+    Args:
+        path: Inside the run's directory.
+        home: From the page's folder to that directory, as a quoted relative link;
+            None where no link leads there.
 
-def path_link(path: str | None) -> str | None:
-    """Return a path as a relative link; None where it leads out of the run."""
-    if not path or path.startswith(("/", "\\")) or ".." in path.split("/"):
+    Returns:
+        None where the path leads out of the run, or no link can.
+    """
+    if home is None or not path or path.startswith(("/", "\\")):
         return None
-    return path if re.fullmatch(r"[\w./-]+", path) else None
+    if ".." in path.split("/") or not re.fullmatch(r"[\w./-]+", path):
+        return None
+    return f"{home.rstrip('/')}/{path}" if home else path
 
 
 def command_line(launch: Launch) -> str:
@@ -63,38 +77,54 @@ class Row:
     """A cell in the table under the sweep."""
 
     name: str
-    anchor: str
     configuration: str
     state: str
     reason: str
     values: tuple[str, ...]
 
 
-def summary_headers() -> list[tuple[str, str]]:
-    """Return (header, unit) of the table under the sweep."""
-    return [(column.header, column.unit) for column in SUMMARY]
+def columns_of(cells: Sequence[CellResult]) -> tuple[Column, ...]:
+    """Return the columns of the table under the sweep that say anything."""
+    always = ("concurrency", "output_tokens_per_s", "tpot_ms.mean")
+    return tuple(
+        column
+        for column in SUMMARY
+        if column.field in always or any(column.read(c) is not None for c in cells)
+    )
 
 
-def summary_rows(cells: Sequence[CellResult]) -> list[Row]:
-    """Return one row a cell, warm-up last of its configuration's order kept."""
+def summary_rows(cells: Sequence[CellResult], columns: Sequence[Column]) -> list[Row]:
+    """Return one row a cell, in the order in which they were measured."""
     return [
         Row(
             name=cell.name,
-            anchor=anchor("cell", cell.name),
             configuration=cell.configuration,
             state=state(cell),
             reason=", ".join(cell.void_reasons),
-            values=tuple(shown(column.read(cell)) for column in SUMMARY),
+            values=tuple(shown(column.read(cell)) for column in columns),
         )
         for cell in cells
     ]
+
+
+def points(analysis: Analysis) -> dict[tuple[str, int], str]:
+    """Return the first sound cell of each configuration and concurrency."""
+    found: dict[tuple[str, int], str] = {}
+    for cell in analysis.cells:
+        if cell.concurrency is not None and cell.valid and not cell.warm_up:
+            found.setdefault((cell.configuration, cell.concurrency), cell.name)
+    return found
 
 
 def scope(entry: BoardEntry) -> str:
     """Return where an entry holds."""
     low, high = entry.scope.concurrency_from, entry.scope.concurrency_to
     if low is None or high is None:
-        return "all"
+        slow, fast = entry.scope.request_rate_from, entry.scope.request_rate_to
+        if slow is None or fast is None:
+            return "all"
+        both = f"{slow:g}" if slow == fast else f"{slow:g} to {fast:g}"
+        return f"{both} requests/s"
     return str(low) if low == high else f"{low} to {high}"
 
 
@@ -177,20 +207,31 @@ def cell_details(run: Run, analysis: Analysis) -> list[dict[str, object]]:
         out.append(
             {
                 "result": result,
-                "anchor": anchor("cell", result.name),
                 "state": state(result),
                 "groups": groups(result),
                 "latencies": latencies(result),
                 "findings": [f for f in told if f.cell == result.name],
                 "workload": _workload(cell.workload) if cell is not None else [],
                 "raw": raw,
-                "raw_link": path_link(raw),
+                "files": _raw_files(cell) if cell is not None else (),
                 "source": cell.source if cell is not None else "",
                 "failure": cell.failure if cell is not None else None,
                 "client": _client(cell.client) if cell is not None else [],
             }
         )
     return out
+
+
+def _raw_files(cell: Cell) -> tuple[str, ...]:
+    """Return the files of a cell's own folder: docs/run-format.md."""
+    if cell.source != "stepscope" or not cell.raw_path:
+        return ()
+    there = {
+        "requests.parquet": bool(cell.requests),
+        "metrics-before.txt": cell.metrics_before is not None,
+        "metrics-after.txt": cell.metrics_after is not None,
+    }
+    return tuple(f"{cell.raw_path}/{name}" for name, is_ in there.items() if is_)
 
 
 def _workload(workload: object) -> list[tuple[str, str]]:

@@ -40,7 +40,21 @@ def step_time(
         {"x": x, "y": y, "k": f"model: {kind}"}
         for x, y in (model.curve if model is not None else ())
     ]
-    floors = [
+    floors = _floors(own)
+    title = f"Step time of {configuration}"
+    return Figure(
+        name=f"step-{index}",
+        title=title,
+        alt=f"{title}: " + "; ".join(str(row["text"]) for row in (*rows, *floors)),
+        spec=_spec(rows, curve, floors, kind),
+        note=f"Points are measured; the line is the model ({kind}); dashes are"
+        " the byte floor. The horizontal axis is logarithmic: a straight line over"
+        " sequences is drawn bent. The floor assumes that each byte is moved once.",
+    )
+
+
+def _floors(own: Sequence[FloorPoint]) -> list[dict[str, object]]:
+    return [
         {
             "x": point.seqs_per_rank,
             "y": point.floor_ms,
@@ -50,54 +64,43 @@ def step_time(
         }
         for point in sorted(own, key=lambda p: p.seqs_per_rank)
     ]
+
+
+def _spec(
+    rows: Sequence[dict[str, object]],
+    curve: Sequence[dict[str, object]],
+    floors: Sequence[dict[str, object]],
+    kind: str,
+) -> dict[str, object]:
     names = ["measured", f"model: {kind}", *(["byte floor"] if floors else [])]
     scale = {"domain": names, "range": [series(0), series(0), series(1)][: len(names)]}
-    title = f"Step time of {configuration}"
-    return Figure(
-        name=f"step-{index}",
-        title=title,
-        alt=f"{title}: " + "; ".join(str(row["text"]) for row in rows),
-        spec={
-            "width": _WIDTH,
-            "height": _HEIGHT,
-            "encoding": {
-                "x": {
-                    "field": "x",
-                    "type": "quantitative",
-                    "title": "sequences a rank",
-                    "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
-                    "axis": {
-                        "values": sorted({2 ** _log2(x) for x, _ in points}),
-                        "format": "d",
-                        "grid": False,
-                    },
-                },
-                "y": {
-                    "field": "y",
-                    "type": "quantitative",
-                    "title": "step (ms)",
-                    "scale": {"zero": True},
-                },
-                "color": {
-                    "field": "k",
-                    "type": "nominal",
-                    "scale": scale,
-                    "legend": None,
-                },
+    ticks = sorted({2 ** _log2(float(str(row["x"]))) for row in rows})
+    return {
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "encoding": {
+            "x": {
+                "field": "x",
+                "type": "quantitative",
+                "title": "sequences a rank",
+                "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
+                "axis": {"values": ticks, "format": "d", "grid": False},
             },
-            "layer": [
-                _drawn(curve, {"type": "line", "strokeWidth": 1.5}),
-                _drawn(floors, {"type": "line", "strokeDash": [4, 3]}),
-                _drawn(floors, {"type": "point", "size": 20, "opacity": 1}),
-                _drawn(
-                    rows, {"type": "point", "filled": True, "size": 52, "opacity": 1}
-                ),
-            ],
+            "y": {
+                "field": "y",
+                "type": "quantitative",
+                "title": "step (ms)",
+                "scale": {"zero": True},
+            },
+            "color": {"field": "k", "type": "nominal", "scale": scale, "legend": None},
         },
-        note=f"Points are measured; the line is the model ({kind}); dashes are"
-        " the byte floor. The horizontal axis is logarithmic: a straight line over"
-        " sequences is drawn bent. The floor assumes that each byte is moved once.",
-    )
+        "layer": [
+            _drawn(curve, {"type": "line", "strokeWidth": 1.5}),
+            _drawn(floors, {"type": "line", "strokeDash": [4, 3]}),
+            _drawn(floors, {"type": "point", "size": 20, "opacity": 1}),
+            _drawn(rows, {"type": "point", "filled": True, "size": 52, "opacity": 1}),
+        ],
+    }
 
 
 def _measured(points: Sequence[FloorPoint]) -> tuple[tuple[float, float], ...]:

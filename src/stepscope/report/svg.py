@@ -13,6 +13,7 @@ from xml.etree import ElementTree as ET
 import vl_convert
 
 from stepscope.report.figure import COLOURS, Figure
+from stepscope.report.inert import clipped, fit, fit_spec
 
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
@@ -25,6 +26,9 @@ _ID_REFERENCE = re.compile(r"url\(#([\w-]+)\)")
 #: A Vega-Lite version that this code was written against, so that an upgrade of the
 #: renderer does not redraw old figures by itself.
 _VEGA_LITE = "5.20"
+
+#: Of a description; the tables hold every number.
+_MOST_SPOKEN = 6000
 
 _CONFIG: dict[str, object] = {
     "background": None,
@@ -72,10 +76,15 @@ def png(figure: Figure) -> bytes:
     return data
 
 
+def plain(figure: Figure) -> dict[str, object]:
+    """Return the specification with all text such that an SVG can hold it."""
+    return {key: fit_spec(value) for key, value in figure.spec.items()}
+
+
 def _raw(figure: Figure, background: str | None = None) -> str:
     config = _CONFIG if background is None else {**_CONFIG, "background": background}
     text: str = vl_convert.vegalite_to_svg(
-        {**figure.spec, "config": config},
+        {**plain(figure), "config": config},
         vl_version=_VEGA_LITE,
         allowed_base_urls=[],
     )
@@ -98,12 +107,14 @@ def inline(svg: str, figure: Figure) -> str:
     _clean(root, figure.name)
     width, height = root.attrib.pop("width", "0"), root.attrib.pop("height", "0")
     root.set("viewBox", root.get("viewBox") or f"0 0 {width} {height}")
-    root.set("style", f"min-width:{min(float(width), 480.0):.0f}px")
+    # A wide picture scrolls on a narrow screen before its text can not be read.
+    least = 480.0 if float(width) <= 720 else 0.75 * float(width)
+    root.set("style", f"min-width:{min(float(width), least):.0f}px")
     root.set("role", "img")
     root.set("aria-labelledby", f"{figure.name}-t {figure.name}-d")
     for tag, key, text in (("desc", "d", figure.alt), ("title", "t", figure.title)):
         element = ET.Element(f"{{{_SVG}}}{tag}", {"id": f"{figure.name}-{key}"})
-        element.text = text
+        element.text = clipped(fit(text), _MOST_SPOKEN)
         root.insert(0, element)
     return ET.tostring(root, encoding="unicode")
 

@@ -76,32 +76,34 @@ def sweep(analysis: Analysis, metric: str, axis: Axis = "concurrency") -> Figure
         spec={
             "width": _WIDTH,
             "height": _HEIGHT,
-            "encoding": {
-                "x": {
-                    "field": "c",
-                    "type": "quantitative",
-                    "title": _AXES[axis][0],
-                    "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
-                    "axis": {"values": loads, "format": "~g", "grid": False},
-                },
-                "y": {
-                    "field": "v",
-                    "type": "quantitative",
-                    "title": label,
-                    "scale": {
-                        "type": "log",
-                        "nice": False,
-                        "domain": [low, high],
-                    },
-                    "axis": {"format": "~s", "values": _ticks(low, high)},
-                },
-            },
+            "encoding": _axes(label, axis, loads, (low, high)),
             "layer": layers,
         },
         note="Both axes are logarithmic. The line joins the means of valid repeats; a"
         " bar is a 95 % interval and is drawn only where there are repeats; one that"
         " leaves the picture is wider than it. Grey, hollow points are void.",
     )
+
+
+def _axes(
+    label: str, axis: Axis, loads: Sequence[float], shown: tuple[float, float]
+) -> dict[str, object]:
+    return {
+        "x": {
+            "field": "c",
+            "type": "quantitative",
+            "title": _AXES[axis][0],
+            "scale": {"type": "log", "base": 2, "nice": False, "padding": 12},
+            "axis": {"values": list(loads), "format": "~g", "grid": False},
+        },
+        "y": {
+            "field": "v",
+            "type": "quantitative",
+            "title": label,
+            "scale": {"type": "log", "nice": False, "domain": list(shown)},
+            "axis": {"format": "~s", "values": _ticks(*shown)},
+        },
+    }
 
 
 def _range(

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
+from stepscope.report.inert import finalize
 from stepscope.report.svg import render
 from stepscope.report.trace_figures import Traced, trace_figures
 from stepscope.report.trace_step import step_note, step_svg, step_title
@@ -58,6 +59,7 @@ def trace_html(traced: Sequence[Traced], title: str = "Kernel timelines") -> str
         loader=PackageLoader("stepscope.report"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     )

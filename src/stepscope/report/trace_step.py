@@ -7,6 +7,7 @@ here a run of kernels below a pixel is one rectangle whose tone says how busy it
 from html import escape
 
 from stepscope.board.claims import number
+from stepscope.report.inert import fit
 from stepscope.timeline.picture import Lane, Mark, StepPicture
 
 _LEFT, _WIDTH, _RIGHT = 118, 800, 14
@@ -44,7 +45,7 @@ def step_svg(picture: StepPicture, name: str) -> str:
         body.append(_lane(lane, 30 + i * _ROW, picture.length_us, top))
     body.append(legend)
     title, spoken = step_title(picture), step_spoken(picture)
-    return (
+    return fit(
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}"'
         f' style="min-width:640px" role="img" aria-labelledby="{name}-t {name}-d"'
         f' font-size="11"><title id="{name}-t">{escape(title)}</title>'

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from stepscope.analysis.trend.records import TrendDocument, TrendSeries
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
+from stepscope.report.inert import finalize
 from stepscope.report.page import css
 from stepscope.report.svg import render
 
@@ -32,6 +33,7 @@ def trend_html(document: TrendDocument) -> str:
         loader=PackageLoader("stepscope.report"),
         autoescape=select_autoescape(default=True, default_for_string=True),
         undefined=StrictUndefined,
+        finalize=finalize,
         trim_blocks=True,
         lstrip_blocks=True,
     ).get_template("trend.html.j2")
@@ -97,14 +99,30 @@ def _figure(
         for p in one.points
     ]
     title = f"{label} of {configuration} over runs"
-    colour = {
+    colour: dict[str, object] = {
         "field": "k",
         "type": "nominal",
         "scale": {"domain": names, "range": [series(i) for i in range(len(names))]},
         "legend": {"title": None, "labelLimit": 400} if len(names) > 1 else None,
     }
+    return Figure(
+        name=name,
+        title=title,
+        alt=f"{title}, percent of each series' mean: "
+        + "; ".join(str(row["text"]) for row in rows),
+        spec=_spec(rows, colour, marks),
+        note="Runs stand at equal distances, whatever time lies between them. Dashed"
+        " lines: from there on something recorded of the session is different. Each"
+        " point is the mean of a run's repeats; a line between points is no"
+        " measurement.",
+    )
+
+
+def _spec(
+    rows: Sequence[dict[str, object]], colour: dict[str, object], marks: Sequence[int]
+) -> dict[str, object]:
     lines: dict[str, object] = {
-        "data": {"values": rows},
+        "data": {"values": list(rows)},
         "encoding": {"color": colour, "description": {"field": "k"}},
     }
     rules: list[dict[str, object]] = [
@@ -119,37 +137,27 @@ def _figure(
         "mark": {"type": "point", "filled": True, "size": 40, "opacity": 1},
         "encoding": {"color": colour, "description": {"field": "text"}},
     }
-    return Figure(
-        name=name,
-        title=title,
-        alt=f"{title}, percent of each series' mean: "
-        + "; ".join(str(row["text"]) for row in rows),
-        spec={
-            "width": _WIDTH,
-            "height": _HEIGHT,
-            "encoding": {
-                "x": {
-                    "field": "n",
-                    "type": "quantitative",
-                    "title": "run, in order of time",
-                    "scale": {"nice": False, "padding": 12},
-                    "axis": {"format": "d", "tickMinStep": 1, "grid": False},
-                },
-                "y": {
-                    "field": "v",
-                    "type": "quantitative",
-                    "title": "% of the mean",
-                    "scale": {"zero": False},
-                },
+    return {
+        "width": _WIDTH,
+        "height": _HEIGHT,
+        "encoding": {
+            "x": {
+                "field": "n",
+                "type": "quantitative",
+                "title": "run, in order of time",
+                "scale": {"nice": False, "padding": 12},
+                "axis": {"format": "d", "tickMinStep": 1, "grid": False},
             },
-            "layer": [
-                *(rules if marks else []),
-                {**lines, "mark": {"type": "line", "strokeWidth": 1.2}},
-                points,
-            ],
+            "y": {
+                "field": "v",
+                "type": "quantitative",
+                "title": "% of the mean",
+                "scale": {"zero": False},
+            },
         },
-        note="Runs stand at equal distances, whatever time lies between them. Dashed"
-        " lines: from there on something recorded of the session is different. Each"
-        " point is the mean of a run's repeats; a line between points is no"
-        " measurement.",
-    )
+        "layer": [
+            *(rules if marks else []),
+            {**lines, "mark": {"type": "line", "strokeWidth": 1.2}},
+            points,
+        ],
+    }
