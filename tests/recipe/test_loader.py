@@ -345,3 +345,38 @@ def test_an_address_loses_its_last_slash() -> None:
     server = load_recipe(text, "r").server
     assert server is not None
     assert server.base_url == "http://h:1"
+
+
+@pytest.mark.parametrize(
+    ("keys", "need"),
+    [
+        ("prefix_tokens = 20", 116),
+        ("input_range = 0.5", 112),
+        ("output_range = 0.25", 112),
+    ],
+)
+def test_the_longest_request_has_to_fit_the_context(keys: str, need: int) -> None:
+    text = with_flags("max-model-len = 100", "vllm")
+    text = text.replace("[workload]\n", f"[workload]\n{keys}\n")
+    assert f"{need} tokens in and out do not fit" in only_problem(text)
+
+
+@pytest.mark.parametrize(
+    ("engine", "endpoint", "owner"),
+    [
+        ("vllm", "/generate", "sglang"),
+        ("sglang", "/completion", "llamacpp and embedded"),
+        ("embedded", "/generate", "sglang"),
+    ],
+)
+def test_another_engine_s_own_endpoint_is_refused(
+    engine: str, endpoint: str, owner: str
+) -> None:
+    text = with_flags("", engine)
+    text = text.replace("[workload]\n", f'[workload]\nendpoint = "{endpoint}"\n')
+    assert f"{engine} does not have it; only {owner} do" in only_problem(text)
+
+
+def test_a_base_url_that_holds_the_endpoint_s_beginning_is_told() -> None:
+    text = SMALL.replace('"vllm"', '"url"') + '[server]\nbase_url = "http://h:1/v1/"\n'
+    assert "server.base_url: it ends in /v1" in only_problem(text)

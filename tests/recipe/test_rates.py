@@ -136,7 +136,35 @@ def test_an_open_loop_takes_as_long_as_its_arrivals() -> None:
         ("concurrency = [1]\n", "workload.input_tokens: missing"),
         (RANDOM + "request_rate = [1]\ninput_range = 1.0\n", "input_range"),
         (RANDOM + "request_rate = [1]\nburstiness = 0\n", "burstiness"),
+        (RANDOM + "request_rate = [0.01]\n", "no request comes in 60 s"),
     ],
 )
 def test_an_impossible_load_is_told_at_its_key(workload: str, told: str) -> None:
     assert told in problems(workload)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        'arrivals = "constant"',
+        "burstiness = 0.5",
+        "duration_s = 5",
+        "max_concurrency = 5",
+        "ramp_start_rps = 1",
+    ],
+)
+def test_a_closed_loop_has_no_keys_of_an_open_one(key: str) -> None:
+    told = problems(RANDOM + f"concurrency = [1]\n{key}\n")
+    assert f"workload.{key.split(maxsplit=1)[0]}: only an open loop has it" in told
+    assert "\n" not in told.strip()
+
+
+@pytest.mark.parametrize(
+    ("keys", "told"),
+    [
+        ('arrivals = "constant"\nburstiness = 0.5\n', "workload.burstiness"),
+        ("ramp_end_rps = 5\n", "workload.ramp_end_rps: no rate rises"),
+    ],
+)
+def test_keys_of_other_arrivals_are_no_silent_wish(keys: str, told: str) -> None:
+    assert told in problems(RANDOM + "request_rate = [1]\n" + keys)

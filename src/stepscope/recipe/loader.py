@@ -33,6 +33,9 @@ _BOOTS = (
     "patch", "capture", "boot",
     "explain",
 )  # fmt: skip
+#: Endpoints that are one engine's own.
+_OWN = {"/completion": ("llamacpp", "embedded"), "/generate": ("sglang",)}
+_ENGINES = ("vllm", "sglang", "llamacpp", "embedded")
 
 
 def load_recipe(text: str, where: str) -> Recipe:
@@ -127,10 +130,28 @@ def _needs(problems: Problems, data: Mapping[str, Any]) -> None:
         problems.add(
             "executable", "the embedded engine brings its own", "", "Remove it"
         )
+    _endpoint(problems, data)
     explain = data.get("explain")
     if isinstance(explain, dict) and "usd" in explain and "cost" not in data:
         problems.add("explain.usd", "no [cost]", "expected prices to keep it in")
     _secrets(problems, data)
+
+
+def _endpoint(problems: Problems, data: Mapping[str, Any]) -> None:
+    """Refuse an endpoint that this engine is known not to have."""
+    server, workload = data.get("server"), data.get("workload")
+    engine = data.get("engine")
+    if engine == "url":
+        engine = server.get("engine") if isinstance(server, dict) else None
+    endpoint = workload.get("endpoint") if isinstance(workload, dict) else None
+    of = _OWN.get(endpoint) if isinstance(endpoint, str) else None
+    if of is not None and engine in _ENGINES and engine not in of:
+        found = f"{shown(endpoint)}; {engine} does not have it"
+        problems.add("workload.endpoint", found, f"only {' and '.join(of)} do")
+    url = server.get("base_url") if isinstance(server, dict) else None
+    if isinstance(url, str) and url.rstrip("/").endswith("/v1"):
+        do = "Remove /v1: the endpoint begins with it"
+        problems.add("server.base_url", "it ends in /v1", "expected a base", do)
 
 
 def _secrets(problems: Problems, data: Mapping[str, Any]) -> None:

@@ -13,6 +13,11 @@ _REPEATED = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,6})?)x([0-9]{1,4})")
 _MOST_RATE = 1_000_000.0
 #: Arrivals that make one point of their own, and not one a rate.
 _ONE_POINT = ("linear", "exponential", "recorded")
+#: Keys that a closed loop has no use for.
+_OPEN = (
+    "arrivals", "burstiness", "duration_s", "max_concurrency", "ramp_start_rps",
+    "ramp_end_rps",
+)  # fmt: skip
 Rates = tuple[tuple[float, int], ...]
 _TIMED = ("mooncake", "timed_trace", "burstgpt")
 _LENGTHS = ("input_tokens", "output_tokens")
@@ -67,6 +72,7 @@ def _check(
         problems.add("workload.request_rate", found, "", "Remove one of them")
     if arrivals in ("linear", "exponential"):
         _check_ramp(problems, workload)
+    _check_unused(problems, workload, arrivals, alone=alone)
     if arrivals == "recorded" and workload.get("dataset") not in _TIMED:
         expected = f"expected a dataset that has times: {', '.join(_TIMED)}"
         problems.add("workload.arrivals", '"recorded"', expected)
@@ -80,8 +86,31 @@ def _check(
         if most * duration > MOST:
             found = f"{most:g} requests a second for {duration:g} s"
             problems.add("workload.duration_s", found, f"expected at most {MOST}")
+        for rate, _ in rates:
+            if rate * duration < 1:
+                found = f"no request comes in {duration:g} s at {rate:g} a second"
+                problems.add("workload.duration_s", found, "", "Make it longer")
     elif "duration_s" in workload:
         problems.add("workload.duration_s", "given beside n_prompts", "one of the two")
+
+
+def _check_unused(
+    problems: Problems, workload: Mapping[str, Any], arrivals: object, *, alone: bool
+) -> None:
+    """Refuse what no cell would obey: a reader would believe that it was."""
+    if "request_rate" not in workload and not alone:
+        for key in _OPEN:
+            if key in workload:
+                found = "only an open loop has it, and no request_rate is given"
+                problems.add(f"workload.{key}", found, "", "Remove it, or add a rate")
+        return
+    if "burstiness" in workload and arrivals in ("constant", "recorded"):
+        found = f"given beside arrivals = {shown(arrivals)}"
+        problems.add("workload.burstiness", found, "", "Remove one of them")
+    for key in ("ramp_start_rps", "ramp_end_rps"):
+        if key in workload and arrivals not in ("linear", "exponential"):
+            expected = 'expected arrivals = "linear" or "exponential" with it'
+            problems.add(f"workload.{key}", "no rate rises", expected)
 
 
 def _check_ramp(problems: Problems, workload: Mapping[str, Any]) -> None:

@@ -1,5 +1,6 @@
 """Whether a request fits the context that a configuration's flags give it."""
 
+import math
 from collections.abc import Mapping
 
 from stepscope.recipe.problems import Problems
@@ -21,10 +22,14 @@ def check_context(
     """Note every configuration in which prompt and answer do not fit."""
     workload = data.get("workload")
     table = workload if isinstance(workload, dict) else {}
-    parts = (table.get("input_tokens"), table.get("output_tokens"))
-    if not all(isinstance(n, int) and not isinstance(n, bool) for n in parts):
+    parts = (
+        _longest(table.get("input_tokens"), table.get("input_range", 0)),
+        _longest(table.get("output_tokens"), table.get("output_range", 0)),
+        _longest(table.get("prefix_tokens", 0), 0),
+    )
+    need = sum(n for n in parts if n is not None)
+    if None in parts:
         return
-    need = sum(n for n in parts if isinstance(n, int))
     seen: set[str] = set()
     for configuration in configurations:
         limit = _limit(str(data.get("engine")), configuration)
@@ -36,6 +41,15 @@ def check_context(
         seen.add(found)
         do = f"Raise {limit[1]} of {configuration.name}, or ask for fewer tokens"
         problems.add("workload", found, "", do)
+
+
+def _longest(tokens: object, spread: object) -> int | None:
+    """Return the most tokens of one request; None where it is not known."""
+    if not isinstance(tokens, int) or isinstance(tokens, bool):
+        return None
+    if isinstance(spread, bool) or not isinstance(spread, int | float):
+        return None
+    return math.ceil(tokens * (1 + spread)) if 0 <= spread < 1 else None
 
 
 def _limit(engine: str, configuration: Configuration) -> tuple[int, str] | None:
