@@ -1,19 +1,17 @@
-"""The workers of one cell as their parent sees them: processes, pipes, last words."""
+"""The workers of one cell as their parent sees them: what they say, their last words.
 
-import contextlib
+Where they run is not known here: a worker is a ``Hand``, a process of this machine or
+of another one.
+"""
+
 import selectors
-import signal
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import IO, Self
+from typing import IO, Protocol, Self
 
 import msgspec
 
-from stepscope.errors import SessionError
 from stepscope.load.messages import (
     FrameReader,
     Job,
@@ -22,12 +20,32 @@ from stepscope.load.messages import (
     Tally,
     ToParent,
     ToWorker,
-    message,
 )
 from stepscope.load.spec import LoadProgress
 
-_END_TIMEOUT_S = 5.0
 _READ_BYTES = 1 << 16
+
+
+class Hand(Protocol):
+    """One worker, which has been given its job.
+
+    Attributes:
+        words: The reading end of a pipe, unbuffered: what the worker says.
+    """
+
+    words: IO[bytes]
+
+    def tell(self, order: ToWorker) -> None:
+        """Say something to it; a dead worker is noticed by its silence."""
+
+    def ending(self) -> str | None:
+        """Return how it ended, once its words have; None: as it should."""
+
+    def let_go(self) -> None:
+        """Tell it to end, without waiting."""
+
+    def end(self) -> None:
+        """Wait until it has ended, and end it when it does not."""
 
 
 @dataclass(slots=True)
@@ -35,8 +53,7 @@ class _Member:
     """One worker. ``closed``: its pipe has ended."""
 
     number: int
-    process: subprocess.Popen[bytes]
-    errors: IO[bytes]
+    hand: Hand
     reader: FrameReader
     ready: Ready | None = None
     progress: LoadProgress = field(default_factory=LoadProgress)
@@ -50,10 +67,11 @@ class Crew:
 
     Args:
         jobs: One for each worker.
+        hire: Starts a worker with its job.
     """
 
-    def __init__(self, jobs: Sequence[Job]) -> None:
-        self._jobs = jobs
+    def __init__(self, jobs: Sequence[Job], hire: Callable[[Job], Hand]) -> None:
+        self._jobs, self._hire = jobs, hire
         self._members: list[_Member] = []
         self._selector = selectors.DefaultSelector()
 
@@ -68,25 +86,10 @@ class Crew:
         return self
 
     def _start(self, job: Job) -> None:
-        errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed in __exit__
-        try:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "stepscope.load.worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                bufsize=0,
-            )
-        except OSError as error:
-            errors.close()
-            raise SessionError("client", f"no worker could be started: {error}") from (
-                error
-            )
-        member = _Member(job.worker, process, errors, FrameReader(ToParent))
+        hand = self._hire(job)
+        member = _Member(job.worker, hand, FrameReader(ToParent))
         self._members.append(member)
-        assert process.stdout is not None
-        self._selector.register(process.stdout, selectors.EVENT_READ, member)
-        self._tell(member, job)
+        self._selector.register(hand.words, selectors.EVENT_READ, member)
 
     def __exit__(
         self,
@@ -96,39 +99,23 @@ class Crew:
     ) -> None:
         """End all workers: their end of the pipe tells them to."""
         for member in self._members:
-            assert member.process.stdin is not None
-            with contextlib.suppress(OSError):
-                member.process.stdin.close()
+            member.hand.let_go()
         for member in self._members:
             # Nobody reads any more; a worker in its last words must not wait for us.
-            if member.process.stdout is not None:
-                member.process.stdout.close()
-            try:
-                member.process.wait(_END_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                member.process.kill()
-                member.process.wait()
-            member.errors.close()
+            member.hand.words.close()
+            member.hand.end()
         self._selector.close()
 
     def tell(self, order: ToWorker) -> None:
         """Say something to all workers."""
         for member in self._members:
-            self._tell(member, order)
-
-    def _tell(self, member: _Member, order: ToWorker) -> None:
-        assert member.process.stdin is not None
-        with contextlib.suppress(OSError):  # a dead worker is noticed by its silence
-            data = memoryview(message(order))
-            while data:
-                data = data[member.process.stdin.write(data) or 0 :]
+            member.hand.tell(order)
 
     def listen(self, seconds: float) -> None:
         """Take in what workers say, waiting at most so long for the first word."""
         for key, _ in self._selector.select(seconds):
             member: _Member = key.data
-            assert member.process.stdout is not None
-            data = member.process.stdout.read(_READ_BYTES)
+            data = member.hand.words.read(_READ_BYTES)
             if not data:
                 self._selector.unregister(key.fileobj)
                 self._ended(member)
@@ -156,21 +143,10 @@ class Crew:
 
     def _ended(self, member: _Member) -> None:
         member.closed = True
-        try:
-            code = member.process.wait(_END_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            member.process.kill()
-            code = member.process.wait()
-        if member.tally is not None or member.loss is not None:
-            return
-        if code < 0:
-            name = signal.Signals(-code).name
-            member.loss = f"client worker {member.number} was killed ({name})"
-            return
-        member.errors.seek(0)
-        lines = member.errors.read().decode("utf-8", "replace").strip().splitlines()
-        last = lines[-1] if lines else "it said nothing"
-        member.loss = f"client worker {member.number} ended with {code}: {last}"
+        how = member.hand.ending()
+        if member.tally is None and member.loss is None:
+            how = how or "ended early: it said nothing"
+            member.loss = f"client worker {member.number} {how}"
 
     @property
     def n_workers(self) -> int:
@@ -209,6 +185,11 @@ class Crew:
     def tallies(self) -> list[Tally]:
         """What the workers counted that lived to say so."""
         return [m.tally for m in self._members if m.tally is not None]
+
+    @property
+    def tally_by_worker(self) -> dict[int, Tally | None]:
+        """What each worker counted; None: it did not live to say so."""
+        return {m.number: m.tally for m in self._members}
 
     @property
     def losses(self) -> list[str]:

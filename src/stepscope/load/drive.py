@@ -5,6 +5,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -17,18 +18,22 @@ from stepscope.load.datasets.choose import chosen
 from stepscope.load.datasets.handover import hand_over
 from stepscope.load.health import client_health
 from stepscope.load.journal import Recorded, Stamps, journals
+from stepscope.load.local import LocalPool
 from stepscope.load.messages import Go, Job, Stop, Tally, TextPlan
 from stepscope.load.prompts import WORDED, request_head, server_of, uses_token_ids
 from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec, parse_cpus
 from stepscope.load.text import Lengths, text_plan
+from stepscope.run.client import ClientNode
 from stepscope.units import ms
+
+if TYPE_CHECKING:
+    from stepscope.load.pool_ray import RayPool
 
 #: One process keeps its stamps and its merging below 1 % up to this rate.
 _TOKENS_PER_S_PER_PROCESS = 50_000
 #: What a stream brings at most on current engines, where nobody said more.
 _TOKENS_PER_S_PER_STREAM = 50
 _MAX_PROCESSES = 16
-_START_DELAY_NS = 20_000_000
 _LISTEN_S = 0.05
 
 
@@ -75,14 +80,17 @@ def drive(
     elif not uses_token_ids(spec) and spec.source.name not in WORDED:
         text = text_plan(spec)
     items, notes = _items(spec, journal_dir)
-    with Crew(_jobs(spec, journal_dir, text, items)) as crew:
+    with (
+        _pool(spec, journal_dir, clock) as pool,
+        Crew(_jobs(spec, journal_dir, text, items, pool.n_workers), pool.hire) as crew,
+    ):
         while not crew.ready and not stop.is_set():
             crew.listen(_LISTEN_S)
         if items is not None:
             items.unlink(missing_ok=True)
         if not stop.is_set():
             _check_reached(spec, crew)
-        started_at_ns = clock.now_ns() + _START_DELAY_NS
+        started_at_ns = clock.now_ns() + pool.start_delay_ns
         crew.tell(Stop() if stop.is_set() else Go(at_ns=started_at_ns))
         told = stop.is_set()
         while crew.working:
@@ -92,12 +100,23 @@ def drive(
                 crew.tell(Stop())
             if on_progress is not None:
                 on_progress(crew.progress)
-    result = _result(journal_dir, crew, started_at_ns, clock.now_ns(), stopped=told)
+        ended_at_ns = clock.now_ns()
+        nodes = pool.nodes(crew)
+    result = _result(journal_dir, crew, nodes, (started_at_ns, ended_at_ns), told=told)
     return msgspec.structs.replace(
         result,
         prepare_ns=started_at_ns - called_at_ns,
-        findings=(*notes, *result.findings),
+        findings=(*notes, *_alignment(nodes), *result.findings),
     )
+
+
+def _pool(spec: LoadSpec, journal_dir: Path, clock: Clock) -> "LocalPool | RayPool":
+    """Return where the workers run."""
+    if spec.workers == "local":
+        return LocalPool(n_processes(spec))
+    from stepscope.load.pool_ray import RayPool
+
+    return RayPool(spec, journal_dir, clock)
 
 
 def _items(
@@ -144,9 +163,12 @@ def _guessed_tokens_per_s(spec: LoadSpec) -> float:
 
 
 def _jobs(
-    spec: LoadSpec, journal_dir: Path, text: TextPlan | None, items: Path | None
+    spec: LoadSpec,
+    journal_dir: Path,
+    text: TextPlan | None,
+    items: Path | None,
+    n: int,
 ) -> list[Job]:
-    n = n_processes(spec)
     cpus = parse_cpus(spec.cpus)
     return [
         Job(
@@ -179,10 +201,10 @@ def _check_reached(spec: LoadSpec, crew: Crew) -> None:
 def _result(
     journal_dir: Path,
     crew: Crew,
-    started_at_ns: int,
-    ended_at_ns: int,
+    nodes: tuple[ClientNode, ...],
+    span_ns: tuple[int, int],
     *,
-    stopped: bool,
+    told: bool,
 ) -> LoadResult:
     tallies = crew.tallies
     if not tallies and not journals(journal_dir):
@@ -192,13 +214,15 @@ def _result(
         ended = Counter(s.failure is None for s in Recorded(journal_dir, Stamps))
         n_ok, n_failed = ended[True], ended[False]
     return LoadResult(
-        started_at_ns=started_at_ns,
-        ended_at_ns=ended_at_ns,
-        health=client_health(tallies, crew.n_workers, crew.losses),
+        started_at_ns=span_ns[0],
+        ended_at_ns=span_ns[1],
+        health=msgspec.structs.replace(
+            client_health(tallies, crew.n_workers, crew.losses), nodes=nodes
+        ),
         n_ok=n_ok,
         n_failed=n_failed,
         lost_workers=len(crew.losses),
-        stopped=stopped,
+        stopped=told,
         findings=_findings(tallies, crew.losses),
     )
 
@@ -226,3 +250,23 @@ def _findings(tallies: Sequence[Tally], losses: Sequence[str]) -> tuple[Finding,
             )
         )
     return tuple(found)
+
+
+def _alignment(nodes: Sequence[ClientNode]) -> tuple[Finding, ...]:
+    """Say how far the clocks of several machines can be trusted together."""
+    if not nodes:
+        return ()
+    known = [n.clock_error_ms for n in nodes if n.clock_error_ms is not None]
+    lost = [n.name for n in nodes if n.clock_error_ms is None]
+    bound = f"to {max(known):.3f} ms each" if known else "before the cell alone"
+    end = f"; lost before they were read again: {', '.join(lost)}" if lost else ""
+    return (
+        Finding(
+            code="clocks-aligned",
+            severity="info",
+            message=f"the load came from {len(nodes)} machines, their clocks aligned"
+            f" {bound} by round trips before and after the cell{end}. Latencies are"
+            " of one clock each and carry none of this",
+            hint="Instants of two machines differ give or take twice as much.",
+        ),
+    )

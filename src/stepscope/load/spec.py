@@ -9,6 +9,8 @@ from stepscope.load.wire import parse_address
 from stepscope.recipe.records import Dataset
 from stepscope.run.client import ClientHealth
 
+#: Where client processes run: on this machine, or on the nodes of a Ray cluster.
+WORKERS = ("local", "ray")
 ENDPOINTS = ("/v1/completions", "/v1/chat/completions", "/completion", "/generate")
 
 
@@ -100,6 +102,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         keep_text: Write the answers to ``texts-<worker>.journal`` too.
         arrivals: When requests are due; None: a closed loop.
         source: Where prompts come from.
+        workers: Where client processes run: one of ``WORKERS``.
     """
 
     base_url: str
@@ -129,6 +132,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_text: bool = False
     arrivals: Arrivals | None = None
     source: Source = Source()
+    workers: str = "local"
 
     def check(self) -> None:
         """Raise for what can not be driven.
@@ -153,6 +157,10 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if self.endpoint not in ENDPOINTS:
             raise RecipeError(
                 "endpoint", self.endpoint, f"one of {', '.join(ENDPOINTS)}"
+            )
+        if self.workers not in WORKERS:
+            raise RecipeError(
+                "load workers", self.workers, f"one of {', '.join(WORKERS)}"
             )
         for url in self.base_urls:
             parse_address(url)
@@ -215,7 +223,8 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         n_failed: Requests that failed, cancelled ones too.
         lost_workers: Client processes that died; what they had in flight is unknown.
         stopped: True when it was ended by ``stop``.
-        findings: ``clock-step`` and ``client-worker-lost``; they name no cell.
+        findings: ``clock-step``, ``client-worker-lost`` and of several machines
+            ``clocks-aligned``; they name no cell.
         prepare_ns: What it took to draw prompts and open connections, before the
             start.
     """

@@ -11,6 +11,37 @@ class Delay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     max: float
 
 
+class ClientNode(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """One of several machines that the load came from.
+
+    Attributes:
+        name: Its host name and address.
+        workers: Numbers of its client processes.
+        clock_offset_ms: Its monotonic clock minus that of the machine that asked,
+            before the cell; its requests have been moved by it.
+        clock_error_ms: How wrong that can be at any time of the cell: instants of two
+            machines differ by what is true give or take the sum of both. None: the
+            machine was lost before its clock was read again.
+        delay_ms: As of ``ClientHealth``, and so are the next.
+        busy_pct: Busy share of its busiest loop.
+        cpu_pct_max: CPU of its busiest process.
+        held_pct: Requests in flight over those asked for.
+        verdict: ``ok``, ``limited``, or ``lost``: none of its workers lived.
+        reasons: Why it is limited.
+    """
+
+    name: str
+    workers: tuple[int, ...]
+    clock_offset_ms: float
+    clock_error_ms: float | None
+    delay_ms: Delay | None
+    busy_pct: float | None
+    cpu_pct_max: float | None
+    held_pct: float | None
+    verdict: str
+    reasons: tuple[str, ...] = ()
+
+
 class ClientHealth(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
@@ -38,6 +69,7 @@ class ClientHealth(
         tokens_per_chunk_mean: Output tokens over content chunks.
         verdict: ``ok`` or ``limited``.
         reasons: Why it is limited.
+        nodes: The machines that the load came from, where it was several's.
     """
 
     processes: int
@@ -55,3 +87,4 @@ class ClientHealth(
     verdict: str
     reasons: tuple[str, ...] = ()
     waited_pct: float | None = None
+    nodes: tuple[ClientNode, ...] = ()
