@@ -19,7 +19,9 @@ from stepscope.report import content, inert
 from stepscope.report.boots import boots, startup_lines
 from stepscope.report.cells import shown
 from stepscope.report.changes import changes
+from stepscope.report.experiments import experiment_rows
 from stepscope.report.figure import Figure
+from stepscope.report.grid import grids, tally
 from stepscope.report.ledger import memory_ledger
 from stepscope.report.methods import METHODS, NUMBER, notes_of
 from stepscope.report.nexts import what_next
@@ -118,9 +120,14 @@ def _functions(
         "by_cell": {c.name: figure_name(c, i) for i, c in enumerate(run.cells)},
         "path_link": lambda path: content.path_link(path, home),
         "board_rows": content.board_rows(board),
+        "experiments": experiment_rows(board),
         "scope": content.scope,
         "evidence": content.evidence,
-        "only_void": content.only_void,
+        "shown_entries": lambda entries: [
+            e for e in entries if not content.only_void(e, analysis)
+        ],
+        "grids": grids(board, analysis),
+        "tally": tally,
         "void_points": content.void_points(analysis),
         "share": content.share,
         "shown": shown,

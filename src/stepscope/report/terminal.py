@@ -12,6 +12,7 @@ from stepscope.findings import Finding
 from stepscope.report.boots import boots, startup_lines
 from stepscope.report.cells import UNKNOWN, shown, state
 from stepscope.report.content import findings, only_void
+from stepscope.report.experiments import experiment_rows
 from stepscope.run.run import Run
 
 _N_FINDINGS = 5
@@ -41,6 +42,7 @@ def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) 
         if not cell.valid:
             reasons = ", ".join(cell.void_reasons) or cell.status
             console.print(Text(f"{cell.name} is void: {reasons}", style="dim"))
+    _experiments(console, board)
     _findings(console, findings(run, analysis, board))
     _next(console, analysis, board)
 
@@ -88,6 +90,15 @@ def _boots(console: Console, run: Run, analysis: Analysis) -> None:
             console.print(Text(f"- {fix}"))
     for line in startup_lines(analysis):
         console.print(Text(f"{line}."))
+
+
+def _experiments(console: Console, board: Board) -> None:
+    """Print what each experiment says, and what it did to the board."""
+    for row in experiment_rows(board):
+        console.print()
+        console.print(Text(row.title, style="bold"))
+        for line in (*row.moved, *row.said, *row.chosen):
+            console.print(Text(f"- {line}"))
 
 
 def _findings(console: Console, every: Sequence[Finding]) -> None:

@@ -234,6 +234,13 @@ def cpu_work(case: Case) -> Opinion | None:
     effect, quantity = case.row.effect, "step that is CPU work spread over threads"
     if case.view.has_gpu is not False:
         return None
+    if effect.moved == "shorter" and not case.heavy:
+        why = (
+            f"fewer workers do all of a step's work in {number(effect.heavy_ms)} ms;"
+            " the rest of the step is waiting"
+        )
+        bound = _pct(effect.high)
+        return _out(case, "step that CPU work can take", bound, why)
     if effect.moved != "longer":
         share = _divided(case, effect.high)
         why = f"at most {number(share)} %; work of one thread alone is not in it"
