@@ -21,6 +21,20 @@ from stepscope.run.samples import MetricsSnapshot, MetricValue
 MIN_SAMPLES = 8
 
 
+def has_gpu(run: Run) -> bool | None:
+    """Return whether GPUs take part in a run; None where nothing says so.
+
+    A server that names an attention of the CPU computes there.
+    """
+    if run.n_gpus or run.gpu or run.samples.gpu:
+        return True
+    if run.n_gpus == 0 or run.engine == "embedded":
+        return False
+    logs = [x.log for x in run.launches if x.log is not None]
+    backends = [str(log.resolved.get("attention_backend", "")) for log in logs]
+    return False if any(b.startswith("CPU") for b in backends) else None
+
+
 @dataclass(frozen=True, slots=True)
 class CellView:
     """One cell (or, with ``result`` None, a configuration that measured nothing).
@@ -102,11 +116,7 @@ class CellView:
     @property
     def has_gpu(self) -> bool | None:
         """Whether GPUs take part; None where nothing says so."""
-        if self.run.n_gpus or self.run.gpu or self.run.samples.gpu:
-            return True
-        if self.run.n_gpus == 0 or self.run.engine == "embedded":
-            return False
-        return None
+        return has_gpu(self.run)
 
     @property
     def n_ranks(self) -> int | None:

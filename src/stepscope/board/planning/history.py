@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.records import Analysis
+from stepscope.board.view import has_gpu
 from stepscope.run.run import Run
 
 #: Engines by whether they can be told to take a timeline or to log iterations.
@@ -81,7 +82,7 @@ def history_of(run: Run, analysis: Analysis) -> History:
     threads = [_threads(c, THREADS[engine]) for c in commands if engine in THREADS]
     return History(
         ours=run.recipe_text is not None,
-        gpu=_gpu(run),
+        gpu=has_gpu(run),
         engine=engine,
         configurations=configurations,
         sizes=tuple(sorted({c.concurrency or 0 for c in measured})),
@@ -113,14 +114,6 @@ def _threads(command: Sequence[str], usual: int) -> int:
     words = list(command)
     value = words[words.index("--threads") + 1 :] if "--threads" in words else []
     return int(value[0]) if value and value[0].isdigit() else usual
-
-
-def _gpu(run: Run) -> bool | None:
-    if run.n_gpus or run.gpu or run.samples.gpu:
-        return True
-    if run.n_gpus == 0 or run.engine == "embedded":
-        return False
-    return None
 
 
 def _details(run: Run) -> bool:
