@@ -1,5 +1,6 @@
 from collections.abc import Callable
 
+import msgspec
 import pytest
 
 from stepscope.analysis.cell.engine import steps_from_log, steps_from_metrics
@@ -128,6 +129,37 @@ def test_a_prefill_and_a_missing_line_break_the_series() -> None:
     found = steps_from_log(events, Window(0, at))
     assert found is not None
     assert found.step_ms == pytest.approx(10.0)
+
+
+def test_tokens_of_preempted_requests_are_no_decode_step_and_no_speculation() -> None:
+    """vLLM logs what it computes again as generation tokens of no context request."""
+    step, at, events = 10_000_000, 0, []
+    for i in range(200):
+        again = i in (50, 120, 121)
+        at += 90_000_000 if again else step
+        event = iteration(i, at)
+        if again:
+            numbers = event.numbers | {"generation_tokens": 1520.0}
+            event = msgspec.structs.replace(event, numbers=numbers)
+        events.append(event)
+    found = steps_from_log(events, Window(0, at))
+    assert found is not None
+    assert found.step_ms == pytest.approx(10.0)
+    assert found.tokens_per_sequence == 1.0
+    assert found.prefill_share == pytest.approx(3 / 200)
+    assert found.sequences == 8.0
+
+
+def test_drafts_that_differ_from_step_to_step_are_decode_steps() -> None:
+    events = []
+    for i in range(100):
+        event = iteration(i, i * 10_000_000)
+        numbers = event.numbers | {"generation_tokens": 8.0 * (4 if i % 3 else 2)}
+        events.append(msgspec.structs.replace(event, numbers=numbers))
+    found = steps_from_log(events, Window(0, S))
+    assert found is not None
+    assert found.prefill_share == 0.0
+    assert found.tokens_per_sequence == 4.0
 
 
 def test_engines_are_not_mixed() -> None:

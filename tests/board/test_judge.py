@@ -239,14 +239,20 @@ class TestClient:
         entry = bench.entry("client", run, bench.result(client_tpot_error_pct=None))
         assert entry.status == "untestable"
 
-    def test_health_that_contradicts_bunched_stamps_leaves_it_standing(
+    def test_the_kernels_stamps_acquit_it_however_they_bunch(
         self, bench: Bench
     ) -> None:
         cell = bench.cell(client=health(), requests=bench.requests(BUNCHED))
         gap = bench.result(client_tpot_error_pct=9.0)
         entry = bench.entry("client", bench.run(cells=(cell,)), gap)
+        assert entry.status == "ruled-out"
+
+    def test_a_client_that_says_limited_is_not_acquitted_by_agreement(
+        self, bench: Bench
+    ) -> None:
+        cell = bench.cell(client=health(verdict="limited"))
+        entry = bench.entry("client", bench.run(cells=(cell,)))
         assert entry.status == "standing"
-        assert "contradict" in (entry.would_decide or "")
 
 
 class TestFrontend:

@@ -130,6 +130,7 @@ class CellResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     asked_input_tokens: int | None = None
     asked_output_tokens: int | None = None
     mean_in_flight: float | None = None
+    sequences_per_step: float | None = None
     steady_occupancy: float | None = None
     steady_from_s: float | None = None
     steady_step_ms: float | None = None

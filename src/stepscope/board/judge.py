@@ -102,7 +102,9 @@ def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
         convicted = [_judge(hypothesis, v) for v in cells if v not in sound]
         # A void cell may convict the client; it acquits nobody.
         verdicts += [v for v in convicted if v.status == "supported" or not sound]
-        verdicts = [_not_acquitted(v) if not sound else v for v in verdicts]
+        if not sound:
+            hint = _when_void(hypothesis, cells)
+            verdicts = [_not_acquitted(v, hint) for v in verdicts]
     if verdicts:
         return join(verdicts)
     reasons = sorted(
@@ -111,20 +113,28 @@ def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
     told = _judge(hypothesis, cells[0], only_layout=True)
     if told.status != "untestable":
         return told
+    hint = _when_void(hypothesis, cells) or "remove that and repeat it (stepscope run)."
     return Verdict(
         status="untestable",
         would_decide=f"Every cell here is void ({', '.join(reasons) or 'no reason'}):"
-        " remove that and repeat it (stepscope run).",
+        f" {hint}",
     )
 
 
-def _not_acquitted(verdict: Verdict) -> Verdict:
-    if verdict.status != "ruled-out":
+def _when_void(hypothesis: Hypothesis, cells: Sequence[CellView]) -> str | None:
+    told = (hypothesis.when_void(v) for v in cells if hypothesis.when_void is not None)
+    return next((text for text in told if text is not None), None)
+
+
+def _not_acquitted(verdict: Verdict, hint: str | None) -> Verdict:
+    if verdict.status == "supported" or (verdict.status == "standing" and not hint):
         return verdict
     return Verdict(
         status="standing",
         evidence=verdict.evidence,
-        would_decide="Every cell here is void; repeat it (stepscope run).",
+        would_decide="Every cell here is void: " + hint
+        if hint
+        else "Every cell here is void; repeat it (stepscope run).",
     )
 
 

@@ -75,6 +75,8 @@ class Hypothesis:
         rules: In order of strength.
         would_decide: The measurement that would decide it and the command for it.
         share_of: What its shares are a share of.
+        when_void: What to measure where every cell is void, when there is more to say
+            than to repeat it.
     """
 
     id: str
@@ -82,6 +84,7 @@ class Hypothesis:
     rules: tuple[Rule, ...]
     would_decide: Callable[[CellView], str]
     share_of: str = "the step"
+    when_void: Callable[[CellView], str | None] | None = None
 
 
 @dataclass(frozen=True, slots=True)

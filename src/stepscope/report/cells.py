@@ -98,6 +98,7 @@ EVERYTHING: dict[str, tuple[Column, ...]] = {
         Column("span", "s", "duration_s"),
         Column("waves", "", "waves"),
         Column("mean in flight", "", "mean_in_flight"),
+        Column("sequences in the median step", "", "sequences_per_step"),
         Column("occupancy", "%", "occupancy", 100),
         Column("occupancy, steady", "%", "steady_occupancy", 100),
         Column("occupancy expected", "%", "occupancy_expected", 100),

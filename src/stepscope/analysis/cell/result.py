@@ -160,6 +160,7 @@ def _server_side(m: Measured) -> dict[str, Any]:
         "engine_step_ms": None if steps is None else steps.step_ms,
         "engine_step_source": None if steps is None else steps.source,
         "tokens_per_step_and_sequence": _per_step(m),
+        "sequences_per_step": None if steps is None else steps.sequences,
         "prefill_share_of_steps": None if steps is None else steps.prefill_share,
         "preemptions": m.server.preemptions,
         "prefix_cache_hit_pct": m.server.cache_hit_pct,

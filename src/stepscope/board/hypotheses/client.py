@@ -1,5 +1,6 @@
 """client: the load client, not the server, sets the times that it reports."""
 
+from stepscope.board.hypotheses.sending import reader, when_void
 from stepscope.board.opinion import (
     GAP_OK_PCT,
     GAP_VOID_PCT,
@@ -9,6 +10,7 @@ from stepscope.board.opinion import (
     Rule,
     seen,
 )
+from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 
 #: Share of gaps below a tenth of the step that convicts a reader; a sound reader of
@@ -20,8 +22,10 @@ def _gap(view: CellView) -> Opinion | None:
     result = view.result
     if result is None or result.client_tpot_error_pct is None:
         return None
-    gap = result.client_tpot_error_pct
+    gap, mine = result.client_tpot_error_pct, reader(view)
     if abs(gap) <= GAP_OK_PCT:
+        if mine is not None and mine.limited:
+            return Opinion(status="standing", evidence=(_agreement_of_late(view, gap),))
         return Opinion(
             status="ruled-out",
             share_pct=max(gap, 0.0),
@@ -53,10 +57,23 @@ def _gap(view: CellView) -> Opinion | None:
                 "chunks a token",
                 result.chunks_per_token,
                 "",
-                f"below {UNMERGED} the frontend sends late and merges",
+                f"below {UNMERGED}: the frontend sends late and merges"
+                if result.chunks_per_token < UNMERGED
+                else f"at least {UNMERGED}: next to none were merged on their way",
             )
         )
     return Opinion(status="standing", evidence=tuple(evidence))
+
+
+def _agreement_of_late(view: CellView, gap: float) -> Evidence:
+    return seen(
+        view,
+        "client TPOT over the server's own",
+        gap,
+        "%",
+        "both stamp the same tokens and agree, so TPOT is the server's; a client that"
+        " could not keep up also sends late, and then throughput is not",
+    )
 
 
 def _late_reader(view: CellView) -> Opinion | None:
@@ -64,6 +81,10 @@ def _late_reader(view: CellView) -> Opinion | None:
     if result is None or result.client_tpot_error_pct is None:
         return None
     chunks, gap = result.chunks_per_token, result.client_tpot_error_pct
+    mine = reader(view)
+    if mine is not None and mine.kernel:
+        # No late read is in the kernel's stamps: what bunches there was sent bunched.
+        return None
     if chunks is None or chunks < UNMERGED or gap <= GAP_VOID_PCT:
         return None
     bunched = view.short_gap_pct()
@@ -156,7 +177,7 @@ CLIENT = Hypothesis(
             measurement="client TPOT, server TPOT, chunks a token, chunk arrivals",
             threshold=f"supported: gap above {GAP_VOID_PCT:.0f} %, chunks a token at"
             f" least {UNMERGED}, {_BUNCHED_PCT:.0f} % of gaps below a tenth of a step"
-            " (two steps can not be that close)",
+            " (two steps can not be that close), and stamps that are not the kernel's",
             blind="a network that holds packets back",
             test=_late_reader,
         ),
@@ -171,12 +192,13 @@ CLIENT = Hypothesis(
         Rule(
             name="gap",
             measurement="client TPOT against the server's own",
-            threshold=f"ruled out: within {GAP_OK_PCT:.0f} %; a larger gap alone"
-            " decides nothing",
+            threshold=f"ruled out: within {GAP_OK_PCT:.0f} % of a client that says it"
+            " kept up; a larger gap alone decides nothing",
             blind="sends that came late; TTFT",
             test=_gap,
         ),
     ),
     would_decide=_would_decide,
     share_of="TPOT",
+    when_void=when_void,
 )

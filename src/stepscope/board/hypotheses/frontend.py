@@ -1,5 +1,7 @@
 """frontend: the API server is behind with taking or sending tokens."""
 
+from stepscope.board.hypotheses.gaps import gaps
+from stepscope.board.hypotheses.sending import when_void
 from stepscope.board.opinion import (
     GAP_OK_PCT,
     GAP_VOID_PCT,
@@ -12,6 +14,10 @@ from stepscope.board.opinion import (
 from stepscope.board.view import CellView
 
 _CORE_PCT = 90.0
+#: The API server's busiest thread was ready and had no core, percent of the window.
+_STARVED_PCT = 10.0
+#: Gaps below a tenth of a step: tokens that waited and were then sent at once.
+_CATCHES_UP_PCT = 1.0
 
 
 def _merged_chunks(view: CellView) -> Opinion | None:
@@ -27,7 +33,8 @@ def _merged_chunks(view: CellView) -> Opinion | None:
         chunks,
         "",
         "one step gives a sequence one token, yet chunks hold more: deltas waited in"
-        " the frontend and were merged",
+        " the frontend and were merged, or text was held back until a character was"
+        " whole",
     )
     if gap is not None and gap > GAP_VOID_PCT:
         return Opinion(
@@ -46,6 +53,54 @@ def _merged_chunks(view: CellView) -> Opinion | None:
             ),
         )
     return Opinion(status="standing", evidence=(merged,))
+
+
+def _usual_gap(view: CellView) -> Opinion | None:
+    """Weigh the usual gap: a frontend that is behind merges, bunches or falls behind.
+
+    The engine does not wait for the frontend. What the frontend holds up therefore
+    comes merged, or close together once it catches up, or later and later; a long gap
+    that nothing catches up is one that the engine made.
+    """
+    result = view.result
+    if result is None or view.speculative is not False or view.findings("stall"):
+        return None
+    step, chunks = result.engine_step_ms, result.chunks_per_token
+    gap, short, split = result.client_tpot_error_pct, view.short_gap_pct(), gaps(view)
+    if step is None or chunks is None or gap is None or short is None or split is None:
+        return None
+    behind = 100 * (split.usual_ms - step) / step
+    clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED and short <= _CATCHES_UP_PCT
+    if not clean or abs(behind) > GAP_VOID_PCT:
+        return None
+    item = seen(
+        view,
+        "usual gap between tokens over the engine's step period",
+        behind,
+        "%",
+        f"median of the gaps in which nobody's first token came, {split.usual_ms:.4g}"
+        f" ms; {short:.2g} % of gaps are below a tenth of a step, so nothing was"
+        " caught up: longer gaps are the engine's",
+    )
+    late = max(behind, 0.0) + max(gap, 0.0) + 100 * max(1 - chunks, 0.0) + short
+    return Opinion(status="ruled-out", share_pct=late, evidence=(item,))
+
+
+def _starved(view: CellView) -> Opinion | None:
+    telemetry = view.result.telemetry if view.result is not None else None
+    if telemetry is None:
+        return None
+    waited = telemetry.busiest_thread_waited_pct.get("api-server")
+    if waited is None or waited < _STARVED_PCT:
+        return None
+    item = seen(
+        view,
+        "API server's busiest thread, ready and without a core",
+        waited,
+        "% of the window",
+        "something else held its processors; alone it does not say that tokens waited",
+    )
+    return Opinion(status="standing", evidence=(item,))
 
 
 def _nothing_lost(view: CellView) -> Opinion | None:
@@ -126,6 +181,19 @@ def _sending_side(view: CellView) -> Opinion | None:
 
 
 def _would_decide(view: CellView) -> str:
+    result = view.result
+    if result is not None and None not in (
+        result.engine_step_ms,
+        result.server_tpot_ms,
+        result.client_tpot_error_pct,
+    ):
+        again = "Repeat it: one stall is in it. " if view.findings("stall") else ""
+        return (
+            f"{again}Whether tokens were caught up after the long gaps (none merged,"
+            " none close together) and whether prompts were in these: the same cell"
+            " with prompts of a few tokens, in one session (stepscope run, then"
+            " stepscope compare), and the API server on cores of its own (cpus)."
+        )
     if view.run.engine == "vllm":
         return (
             "The engine's step period beside the frontend's stamps: add"
@@ -146,7 +214,8 @@ FRONTEND = Hypothesis(
             name="merged-chunks",
             measurement="chunks a token, client TPOT against server TPOT",
             threshold=f"supported: below {UNMERGED} without speculative decoding, and"
-            f" a gap above {GAP_VOID_PCT:.0f} %; merging alone means near its limit",
+            f" a gap above {GAP_VOID_PCT:.0f} %; merging alone means near its limit,"
+            " or text that is held back until a character is whole",
             blind="servers that group tokens on purpose (stream interval)",
             test=_merged_chunks,
         ),
@@ -157,6 +226,25 @@ FRONTEND = Hypothesis(
             f" period, client within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED}",
             blind="time to first token",
             test=_nothing_lost,
+        ),
+        Rule(
+            name="usual-gap",
+            measurement="median gap without a prompt in it, engine step period,"
+            " client TPOT against server TPOT, chunks a token",
+            threshold=f"ruled out: median gap within {GAP_VOID_PCT:.0f} % of the"
+            f" period, client within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED},"
+            f" at most {_CATCHES_UP_PCT:.0f} % of gaps below a tenth of a step, and no"
+            " stall (the engine does not wait for the frontend, so what it holds up"
+            " comes merged or close together)",
+            blind="time to first token",
+            test=_usual_gap,
+        ),
+        Rule(
+            name="starved",
+            measurement="scheduler statistics of the API server's busiest thread",
+            threshold=f"bears on it from {_STARVED_PCT:.0f} % of the window",
+            blind="whether anything waited for it",
+            test=_starved,
         ),
         Rule(
             name="busy-core",
@@ -175,4 +263,5 @@ FRONTEND = Hypothesis(
     ),
     would_decide=_would_decide,
     share_of="TPOT",
+    when_void=when_void,
 )

@@ -1,6 +1,14 @@
 """prefill: prompts that share steps with decoding lengthen them."""
 
-from stepscope.board.opinion import UNMERGED, Hypothesis, Opinion, Rule, seen
+from stepscope.board.hypotheses.gaps import gaps
+from stepscope.board.opinion import (
+    GAP_OK_PCT,
+    UNMERGED,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
 from stepscope.board.view import CellView
 
 #: Steps with prefill in them below this share can not move the mean step much.
@@ -9,6 +17,10 @@ _MANY_STEPS_PCT = 20.0
 #: TPOT above its median gap: what the long steps add to the mean.
 _STRETCH_PCT = 10.0
 _BUNCHED_PCT = 5.0
+#: Gaps with the end of a prompt in them hold at least this many times what all other
+#: gaps add: stalls that have nothing to do with prompts fall on the others too, which
+#: are the many.
+_TIMES_OTHERS = 3.0
 
 
 def _stretch_pct(view: CellView) -> float | None:
@@ -66,6 +78,45 @@ def _steps(view: CellView) -> Opinion | None:
     return Opinion(status="standing", evidence=(item, longer))
 
 
+def _prompts_in_gaps(view: CellView) -> Opinion | None:
+    """Weigh what gaps in which somebody's prompt was done add to the usual gap."""
+    result = view.result
+    if result is None or result.chunks_per_token is None:
+        return None
+    gap, bunched = result.client_tpot_error_pct, view.short_gap_pct()
+    if result.chunks_per_token < UNMERGED or gap is None or abs(gap) > GAP_OK_PCT:
+        return None
+    split = gaps(view) if bunched is not None and bunched < _BUNCHED_PCT else None
+    if split is None or split.prompt_ms is None:
+        return None
+    item = seen(
+        view,
+        "gaps in which a prompt was done, over the usual gap",
+        split.prompt_pct,
+        "% of TPOT",
+        f"median {split.prompt_ms:.4g} ms for {split.prompt_share_pct:.3g} % of gaps,"
+        f" those in which another request's first token came, against"
+        f" {split.usual_ms:.4g} ms without; a lower bound, since parts of long prompts"
+        " end without a first token",
+    )
+    others = seen(
+        view,
+        "all other gaps over the usual gap",
+        split.others_pct,
+        "% of TPOT",
+        "what stalls without a prompt add",
+    )
+    clear = split.prompt_pct >= _TIMES_OTHERS * max(split.others_pct, 0.0)
+    if split.prompt_pct >= _STRETCH_PCT and clear:
+        return Opinion(
+            status="supported",
+            share_pct=split.prompt_pct,
+            headline="prefill in the decode steps",
+            evidence=(item, others),
+        )
+    return Opinion(status="standing", evidence=(item, others))
+
+
 def _first_token(view: CellView) -> Opinion | None:
     result = view.result
     if result is None or result.decode_efficiency is None:
@@ -86,7 +137,8 @@ def _first_token(view: CellView) -> Opinion | None:
 
 
 def _would_decide(view: CellView) -> str:
-    if view.run.engine == "vllm":
+    known = view.result is not None and view.result.prefill_share_of_steps is not None
+    if view.run.engine == "vllm" and not known:
         return (
             "Each step's context and generation tokens: add"
             " --enable-logging-iteration-details to the server and repeat the cell"
@@ -110,6 +162,16 @@ PREFILL = Hypothesis(
             f" and below {_STRETCH_PCT:.0f} %",
             blind="other stalls that lengthen some steps",
             test=_steps,
+        ),
+        Rule(
+            name="prompts-in-gaps",
+            measurement="gaps between tokens in which another request's first token"
+            " came, against the others",
+            threshold=f"supported: they add at least {_STRETCH_PCT:.0f} % of TPOT, and"
+            f" {_TIMES_OTHERS:.0f} times what all others add; both by their sum and"
+            " by their median, so that one stall does not count",
+            blind="parts of a prompt that end without a first token",
+            test=_prompts_in_gaps,
         ),
         Rule(
             name="first-token",

@@ -1,0 +1,80 @@
+"""Where time was lost between the frontend's stamp of a token and ours."""
+
+from dataclasses import dataclass
+
+from stepscope.board.opinion import GAP_OK_PCT, GAP_VOID_PCT
+from stepscope.board.view import CellView
+
+#: Reads without a kernel stamp that leave the arrivals the kernel's, percent.
+_UNSTAMPED_PCT = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """What the client says of its own reading.
+
+    Attributes:
+        kernel: True where arrivals are the kernel's stamps, so that no delay of this
+            process is in them.
+        delay_ms: Mean time from the kernel's stamp to the read.
+        limited: True where the client says that it could not keep up.
+    """
+
+    kernel: bool
+    delay_ms: float | None
+    limited: bool
+
+
+def reader(view: CellView) -> Reader | None:
+    """Return what the client said of itself; None where it said nothing."""
+    health = view.cell.client if view.cell is not None else None
+    if health is None:
+        return None
+    return Reader(
+        kernel=health.stamps == "kernel"
+        and (health.unstamped_pct or 0.0) <= _UNSTAMPED_PCT,
+        delay_ms=health.delay_ms.mean if health.delay_ms is not None else None,
+        limited=health.verdict == "limited",
+    )
+
+
+def lost_before_us(view: CellView) -> bool:
+    """Whether TPOT grew between the frontend's stamp and the kernel's.
+
+    Arrivals are stamped by the kernel, next to none waited for a read, and still the
+    client's TPOT is above the server's by more than voids a cell. On the server's own
+    machine nothing but the frontend's sending lies between the two.
+    """
+    result, mine = view.result, reader(view)
+    if result is None or mine is None or result.client_tpot_error_pct is None:
+        return False
+    if not mine.kernel or mine.limited or mine.delay_ms is None:
+        return False
+    tpot = result.server_tpot_ms
+    if not tpot or mine.delay_ms > tpot * GAP_OK_PCT / 100:
+        return False
+    return result.client_tpot_error_pct > GAP_VOID_PCT
+
+
+def when_void(view: CellView) -> str | None:
+    """Return what to measure instead of a void cell; None where nothing is special."""
+    if not lost_before_us(view):
+        return None
+    mine, result = reader(view), view.result
+    assert mine is not None
+    assert result is not None
+    text = (
+        f"{result.client_tpot_error_pct:.0f} % of TPOT was lost between the frontend's"
+        " stamp of a token and the kernel's stamp of its arrival; the client read"
+        f" {mine.delay_ms:.2g} ms after the kernel, so it is not the client: on one"
+        " machine that is the frontend's sending"
+    )
+    telemetry = result.telemetry
+    cpu = (telemetry.process_cpu_pct if telemetry is not None else {}).get("api-server")
+    if cpu is not None:
+        text += f" (its process used {cpu:.0f} % of a core)"
+    return (
+        f"{text}. Give the API server cores of its own (cpus in the recipe), or more"
+        " processes (--api-server-count of vLLM), and repeat the cell (stepscope run):"
+        " where the gap closes, it was the frontend."
+    )
