@@ -1,8 +1,11 @@
 """What the events of one streamed answer have said so far, in any dialect."""
 
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import msgspec
+
+#: A count of tokens as a server may state it; anything else is no answer.
+Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
 #: Finish reasons with which a server gives a request up.
 _ABORTED = frozenset({"abort", "error"})
@@ -84,9 +87,13 @@ class Answer:
 
 
 def one_line(value: Any, limit: int = 300) -> str:
-    """Return ``value`` as one line of at most ``limit`` characters."""
+    """Return ``value`` as one line of at most ``limit`` characters, all printable.
+
+    It is a stranger's text on its way to a terminal: escapes would be obeyed there.
+    """
     if isinstance(value, str):
         text = value
     else:
         text = msgspec.json.encode(value).decode("utf-8", "replace")
-    return " ".join(text.split())[:limit]
+    line = " ".join(text[: 4 * limit].split())[:limit]
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in line)

@@ -11,19 +11,19 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from stepscope.parse.answer import Answer
+from stepscope.parse.answer import Answer, Count
 
 
 class _Timings(msgspec.Struct, gc=False):
-    cache_n: int | None = None
+    cache_n: Count | None = None
 
 
 class _Event(msgspec.Struct):
     content: Any = None
     stop: bool = False
     stop_type: str | None = None
-    tokens_predicted: int | None = None
-    tokens_evaluated: int | None = None
+    tokens_predicted: Count | None = None
+    tokens_evaluated: Count | None = None
     timings: _Timings | None = None
     error: Any = None
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import msgspec
 
-from stepscope.parse.answer import Answer
+from stepscope.parse.answer import Answer, Count
 
 _DONE = b"[DONE]"
 _NOTHING, _REASONING, _ANSWER = 0, 1, 2
 
 
 class _Details(msgspec.Struct, gc=False):
-    cached_tokens: int | None = None
+    cached_tokens: Count | None = None
 
 
 class _Usage(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
     prompt_tokens_details: _Details | None = None
 
 

@@ -1,69 +1,39 @@
 """A server log to its record: ``parse_log`` for whole logs, ``LogReader`` for streams.
 
 No I/O: bytes in, a record out. Memory is bounded whatever the log's size. Lines that
-mean nothing (access log, progress bars) are turned away before they are decoded.
+mean nothing (access log, progress bars) are turned away before they are decoded, and
+samples, of which a long log consists, are read without taking them apart.
 """
 
 import re
 from collections.abc import Iterable
+from itertools import islice
 
 from stepscope.parse.log.assemble import assemble
-from stepscope.parse.log.bars import Bars
-from stepscope.parse.log.failures import FailureReader
-from stepscope.parse.log.frame import Frame, FrameReader
+from stepscope.parse.log.bars import Bars, bar_name
+from stepscope.parse.log.frame import Frame
+from stepscope.parse.log.lanes import Lane, Lanes
 from stepscope.parse.log.lines import LineSplitter
-from stepscope.parse.log.llamacpp import read_llama
+from stepscope.parse.log.messages import ANY_BAR, WORDS, Messages
 from stepscope.parse.log.plain import PlainLines
 from stepscope.parse.log.quick import dull_bare, dull_word, framed, sample_kind
-from stepscope.parse.log.rules import Rules, apply, first_word, untagged, valued
 from stepscope.parse.log.samples import (
     ITERATION,
     TIMING,
-    current_timing,
-    engine_stats,
-    iteration,
-    sglang_batch,
-    spec_stats,
+    iteration_numbers,
+    timing_numbers,
 )
-from stepscope.parse.log.sglang import SGLANG_RULES
-from stepscope.parse.log.shapes import Dull, Shapes
-from stepscope.parse.log.state import Here, State
-from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar, ready
-from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
-from stepscope.parse.log.vllm_memory import MEMORY_RULES
+from stepscope.parse.log.shapes import Dull
+from stepscope.parse.log.state import Here
+from stepscope.parse.log.vllm_boot import ready
 from stepscope.run.serverlog import ServerLog
 
-_BAR = re.compile(
-    r"(?P<what>[A-Z][^:|%]{2,80}):? +(?P<pct>\d+)% ?(?:Completed ?)?\|"
-    r"(?:[^|]{0,40}\|)? ?"
-    r"(?P<done>\d+)/(?P<total>\d+) \[(?P<spent>[\d:]+)"
-)
-_ANY_BAR = re.compile(r"\d+%(?: Completed)? ?\|")
-_CAPTURE = re.compile(
-    r"Capturing (?:\w+ )?(?:CUDA|cuda|HIP) graphs?(?: shapes)?(?: \(([^)]*)\))?"
-)
-_VERSION_BANNER = re.compile(r"version (\d+\.\d+\S*)\s*$")
-_DEVICE = re.compile(r"NVIDIA[ _](?:[A-Z][\w]*[ _])*?[A-Z]*\d{2,5}[\w]*")
 _ENGINE_NUMBER = re.compile(rb"Engine (\d+): ")
-#: A cheap look before the dear one.
-_ENDING = re.compile(r"hutdown|hutting|SIG|signal|Interrupt|raceful")
-_SHUTDOWN = re.compile(
-    r"\[shutdown\] (?:API server: shutdown triggered|EngineCore: trigger received)|"
-    r"Shutting down$|Received SIGTERM|SIGTERM received|Received signal (?:2|15)\b|"
-    r"Shutting down FastAPI|KeyboardInterrupt|Gracefully exiting|received SIGINT"
-)
-_MERGED: Rules = {
-    word: tuple(
-        row
-        for table in (BOOT_RULES, MEMORY_RULES, CONFIG_RULES, SGLANG_RULES)
-        for row in table.get(word, ())
-    )
-    for word in {*BOOT_RULES, *MEMORY_RULES, *CONFIG_RULES, *SGLANG_RULES}
-}
-_VALUED = valued(_MERGED)
 _BARE = Dull(stamped=False)
-#: First words of bare lines that some table knows.
-_WORDS = frozenset(word.encode() for word in _MERGED)
+#: How the access log ends; other forms cost a longer look.
+_ANSWER = b' HTTP/1.1" 200 OK'
+#: Lines that are looked at together.
+_GROUP = 256
 
 
 class LogReader:
@@ -74,17 +44,15 @@ class LogReader:
     """
 
     def __init__(self, engine: str | None = None) -> None:
-        self._engine = engine
         self._lines = LineSplitter()
-        self._frames = FrameReader()
-        self._failures = FailureReader()
-        self._state = State()
-        self._state.engine = engine
-        self._n_lines = 0
-        self._n_boots = 1
-        self._shapes = Shapes()
+        self._messages = Messages(engine)
+        self._shapes = self._messages.shapes
+        self._lanes = Lanes(self._messages)
         self._bars = Bars()
-        self._plain = PlainLines(_WORDS)
+        self._plain = PlainLines(WORDS)
+        self._n_lines = 0
+        self._n_plain = 0
+        self._mute = False
         self._known_for: object = None
         self._head = b""
         self._head_frame = Frame("")
@@ -92,37 +60,96 @@ class LogReader:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        number = self._n_lines
-        skips, busy = self._shapes.skips, self._failures.busy
-        for raw in self._lines.feed(data):
+        lines = iter(self._lines.feed(data))
+        while group := list(islice(lines, _GROUP)):
+            if self._mute and len(group) == _GROUP:
+                self._mute = self._skim(group)
+                continue
+            self._n_plain = 0
+            self._each(group)
+            self._mute = self._n_plain * 2 > _GROUP
+
+    def _skim(self, group: list[bytes]) -> bool:
+        """Read the few lines that are no plain text; say whether they were few."""
+        begin = self._n_lines
+        if not self._may_skim():
+            self._each(group)
+            return False
+        loud = self._plain.loud(group)
+        for n in loud:
+            self._n_lines = begin + n
+            self._each(group[n : n + 1])
+            if not self._may_skim():
+                self._each(group[n + 1 :])
+                break
+        self._n_lines = begin + len(group)
+        return len(loud) * 2 < len(group)
+
+    def _may_skim(self) -> bool:
+        """True while a plain line means nothing: no traceback or bar is going on."""
+        return self._bars.idle and not self._messages.failures.busy(self._n_lines + 1)
+
+    def _each(self, lines: list[bytes]) -> None:
+        number, skips = self._n_lines, self._shapes.skips
+        until, lane = self._messages.failures.until, self._lane()
+        climbs = self._bars.climbs if self._climbing() else None
+        for raw in lines:
             number += 1
-            if b" HTTP/1." in raw and b'"' in raw and b"rror" not in raw:
-                self._state.n_requests += 1
-                if self._state.ready_line is None and b'" 200' in raw:
-                    self._serving(number, raw)
-            elif (
-                raw
-                and not (b" I slot " in raw and b" time =" not in raw)
-                and (busy(number) or not skips(number, raw))
-            ):
+            if raw.endswith(_ANSWER) and b"rror" not in raw:
+                self._answered(number, raw)
+            elif lane is not None and lane(number, raw):
+                continue
+            elif b" HTTP/1." in raw and b'"' in raw and b"rror" not in raw:
+                self._answered(number, raw)
+            elif climbs is not None and climbs(number, raw):
+                continue
+            elif raw and (number <= until or not skips(number, raw)):
+                if b" I slot " in raw and b" time =" not in raw:
+                    continue  # What else a slot tells is of no use.
                 self._n_lines = number
                 self._raw(raw)
-                busy = self._failures.busy
+                until, lane = self._messages.failures.until, self._lane()
+                climbs = self._bars.climbs if self._climbing() else None
         self._n_lines = number
 
-    def _serving(self, number: int, raw: bytes) -> None:
-        """A request was answered, so the server is up, whatever else was printed.
+    def _lane(self) -> Lane | None:
+        """Return what takes samples from here on, until another line is read."""
+        if self._bars.idle and self._known_for == self._known():
+            return self._lanes.choose()
+        return None
 
-        SGLang answers requests of its own before it says that it is ready.
+    def _climbing(self) -> bool:
+        """True where a bar's states need only be held back."""
+        state = self._messages.state
+        return (
+            bool(self._bars.climbing)
+            and state.ready_line is None
+            and not state.is_thinned
+        )
+
+    def _known(self) -> tuple[str | None, bool, int]:
+        """Return what decides whether a line means something."""
+        state = self._messages.state
+        return state.engine, state.ready_line is None, self._messages.n_boots
+
+    def _answered(self, number: int, raw: bytes) -> None:
+        """Count an answered request.
+
+        It says that the server is up, whatever else was printed; but SGLang answers
+        requests of its own before it says that it is ready.
         """
-        if self._state.engine == "sglang" or b"GET /health" in raw:
+        state = self._messages.state
+        state.n_requests += 1
+        if state.ready_line is not None or b'" 200' not in raw:
+            return
+        if state.engine == "sglang" or b"GET /health" in raw:
             return
         self._n_lines = number
-        frame = self._frames.read(raw.decode("utf-8", "replace"))
+        frame = self._messages.frames.read(raw.decode("utf-8", "replace"))
         if frame.engine == "sglang":
             return
-        self._stamp(frame)
-        ready(self._state, Here(number, frame))
+        self._messages.stamp(frame)
+        ready(state, Here(number, frame))
 
     def close(self) -> ServerLog:
         """Return the record; the reader is spent afterwards."""
@@ -132,20 +159,19 @@ class LogReader:
             self._n_lines += 1
             self._raw(raw)
         self._bars_read()
-        self._stamp(None)
-        for process, line in self._shapes.worked().items():
-            facts = self._state.process(process)
-            facts.last_work_line = max(facts.last_work_line, line)
+        self._messages.stamp(None)
+        self._worked()
         return assemble(
-            self._state,
+            self._messages.state,
             n_lines=self._n_lines,
-            n_boots=self._n_boots,
+            n_boots=self._messages.n_boots,
             truncated=truncated,
             n_cut=self._lines.n_cut,
         )
 
     def _raw(self, raw: bytes) -> None:
-        if self._state.event_strides and self._thinned(raw):
+        state = self._messages.state
+        if state.is_thinned and self._thinned(raw):
             return
         if (b"%" in raw or self._bars.climbing) and self._held_back(raw):
             return
@@ -154,7 +180,7 @@ class LogReader:
             if match is not None:
                 self._iteration(raw, match)
                 return
-        elif self._state.engine == "vllm":
+        elif state.engine == "vllm":
             if self._dull(raw):
                 return
         elif (b" print_timing: " in raw and self._timing(raw)) or (
@@ -166,69 +192,58 @@ class LogReader:
             if b"\r" in raw:
                 self._folded(raw)
                 return
-        dull = self._text(raw.decode("utf-8", "replace"))
-        state = self._state
-        known_for = (state.engine, state.ready_line is None, self._n_boots)
-        if known_for != self._known_for:
+        dull = self._messages.read(self._n_lines, raw.decode("utf-8", "replace"))
+        if self._known() != self._known_for:
             # What means nothing now may have meant something before, and the reverse.
-            self._known_for = known_for
-            self._learn_anew()
-        elif dull is not None and not self._failures.busy(self._n_lines):
+            self._known_for = self._known()
+            self._worked()
+            self._shapes.forget()
+        elif dull is not None and not self._messages.failures.busy(self._n_lines):
             self._shapes.learn(raw, dull)
 
-    def _learn_anew(self) -> None:
+    def _worked(self) -> None:
+        """Credit the processes whose signs of life were turned away."""
         for process, line in self._shapes.worked().items():
-            facts = self._state.process(process)
+            facts = self._messages.state.process(process)
             facts.last_work_line = max(facts.last_work_line, line)
-        self._shapes.forget()
-
-    def _stamp(self, frame: Frame | None) -> None:
-        """Take a line's time, after that of the last line that was turned away."""
-        state, raw = self._state, self._shapes.stamp_of
-        if raw is not None:
-            self._shapes.stamp_of = None
-            if (
-                frame is None
-                or frame.at_s is None
-                or frame.clock != state.clock
-                or state.first_at_s is None
-            ):
-                text = raw.rstrip(b"\r").decode("utf-8", "replace")
-                state.stamp(self._frames.read(text))
-        if frame is not None:
-            state.stamp(frame)
 
     def _dull(self, raw: bytes) -> bool:
         """Turn away a line that means nothing: any while serving, bare ones before."""
         found = framed(raw)
-        serving = self._state.ready_line is not None
+        state = self._messages.state
+        serving = state.ready_line is not None
         if found is None:
-            if self._failures.busy(self._n_lines) or not dull_bare(raw):
+            if self._messages.failures.busy(self._n_lines) or (
+                not serving and b"|" in raw and b"%" in raw
+            ):
                 return False
-            if not serving and b"|" in raw and b"%" in raw:
+            if not dull_bare(raw):
                 return False
+            self._n_plain += 1
             self._shapes.learn(raw, _BARE)
             return True
         if not serving:
             return False
         word = found
         if not dull_word(word, raw):
-            return word == b"Engine" and self._state.thinned("stats")
+            return word == b"Engine" and state.thinned("stats")
         self._shapes.stamp_of = raw
         return True
 
     def _is_plain(self, raw: bytes) -> bool:
         """Tell whether no logger framed a line and it means nothing."""
-        return (
-            self._state.engine != "vllm"
-            and not self._failures.busy(self._n_lines)
+        plain = (
+            self._messages.state.engine != "vllm"
+            and not self._messages.failures.busy(self._n_lines)
             and self._plain.has(raw)
         )
+        self._n_plain += plain
+        return plain
 
     def _thinned(self, raw: bytes) -> bool:
         """Count a sample that is not kept, before anything of it is read."""
         kind = sample_kind(raw)
-        if kind is None or not self._state.thinned(kind):
+        if kind is None or not self._messages.state.thinned(kind):
             return False
         self._shapes.stamp_of = raw
         return True
@@ -244,188 +259,53 @@ class LogReader:
 
     def _bars_read(self) -> None:
         """Read the last states of the bars that were held back: other talk follows."""
-        now = self._n_lines
         for line, raw in self._bars.taken():
-            self._n_lines = line
-            self._text(raw.rstrip(b"\r").decode("utf-8", "replace"))
-        self._n_lines = now
+            self._messages.read(line, raw.rstrip(b"\r").decode("utf-8", "replace"))
 
     def _timing(self, raw: bytes) -> bool:
         """Take a timing line of llama-server in its current form."""
         match = TIMING.match(raw)
         if match is None:
             return False
-        if not self._state.thinned("stats"):
-            frame = self._frames.read(raw.decode("utf-8", "replace"))
-            self._stamp(frame)
-            current_timing(self._state, Here(self._n_lines, frame), match)
+        if not self._messages.state.thinned("stats"):
+            frame = self._messages.frames.read(raw.decode("utf-8", "replace"))
+            self._messages.stamp(frame)
+            here = Here(self._n_lines, frame)
+            self._messages.state.event(here, "stats", timing_numbers(match))
         return True
 
     def _iteration(self, raw: bytes, match: re.Match[bytes]) -> None:
-        if self._state.thinned("iteration"):
+        if self._messages.state.thinned("iteration"):
             return
         head = raw[: match.start()]
         if head != self._head:  # It holds the second, so many lines share it.
             named = _ENGINE_NUMBER.search(head)
-            frame = self._frames.read(head.decode("utf-8", "replace"))
+            frame = self._messages.frames.read(head.decode("utf-8", "replace"))
             frame.text = ""
-            self._stamp(frame)
             self._head, self._head_frame = head, frame
             self._head_engine = int(named[1]) if named is not None else 0
+        self._messages.stamp(self._head_frame)
         here = Here(self._n_lines, self._head_frame)
-        iteration(self._state, here, match, self._head_engine)
+        found = iteration_numbers(match, float(self._head_engine))
+        self._messages.state.event(here, "iteration", found)
 
     def _folded(self, raw: bytes) -> None:
         """Several states of a bar on one line: the last of each is kept."""
-        bars: dict[str, str] = {}
+        bars: dict[str, bytes] = {}
         for piece in raw.split(b"\r"):
+            name = bar_name(piece)
+            if name is not None and piece.isascii():
+                bars[name.decode("ascii")] = piece
+                continue
             if not piece or self._is_plain(piece):
                 continue
             text = piece.decode("utf-8", "replace")
-            if _ANY_BAR.search(text):
-                bars[text.split("%", 1)[0].rstrip("0123456789 ")] = text
+            if ANY_BAR.search(text):
+                bars[text.split("%", 1)[0].rstrip("0123456789 ")] = piece
             else:
-                self._text(text)
-        for text in bars.values():
-            self._text(text)
-
-    def _text(self, text: str) -> Dull | None:
-        """Read one line; return what to remember of it where it meant nothing."""
-        frame = self._frames.read(text)
-        if "\n" in frame.text:
-            for piece in frame.text.split("\n"):
-                self._framed(
-                    Frame(
-                        piece.rstrip("\r"),
-                        frame.process,
-                        frame.level,
-                        frame.at_s,
-                        frame.clock,
-                        frame.engine,
-                    )
-                )
-            return None
-        return self._framed(frame)
-
-    def _framed(self, frame: Frame) -> Dull | None:
-        state = self._state
-        here = Here(self._n_lines, frame)
-        text = frame.text
-        if not text:
-            return Dull(stamped=False)
-        if text.startswith(("non-default args", "server_args=")):
-            self._maybe_restart(here)
-            state = self._state
-        self._stamp(frame)
-        if frame.engine is not None and state.engine is None:
-            state.engine = frame.engine
-        if "%" in text and "|" in text and self._bar(here):
-            return None
-        if self._sample(here):
-            return None
-        if apply(_MERGED, state, here):
-            return None
-        if state.engine in (None, "llamacpp") and read_llama(state, here):
-            return None
-        return self._rest(here)
-
-    def _sample(self, here: Here) -> bool:
-        text = here.text
-        start = text[:32]
-        if "throughput" in text and ("Avg prompt throughput" in text):
-            engine_stats(self._state, here)
-            if self._state.ready_line is None:
-                ready(self._state, here)  # Only a serving engine prints these.
-        elif start.startswith(("Prefill batch", "Decode batch")):
-            sglang_batch(self._state, here)
-        elif start.startswith("SpecDecoding metrics"):
-            spec_stats(self._state, here)
-        else:
-            return False
-        return True
-
-    def _bar(self, here: Here) -> bool:
-        """Take a progress bar: of loading, or of graph capture."""
-        hit = _BAR.search(here.text)
-        if hit is None:
-            return _ANY_BAR.search(here.text) is not None
-        done, total = int(hit["done"]), int(hit["total"])
-        capture = _CAPTURE.search(hit["what"])
-        if capture is not None:
-            mode = (capture[1] or "graphs").split(",")[-1].strip()
-            capture_bar(self._state, here, mode, done, total)
-        elif "shard" in hit["what"]:
-            self._state.shards = (done, total, _seconds(hit["spent"]))
-            self._state.advance(here, "load_weights")
-        elif "warmup" in hit["what"].lower() or "tun" in hit["what"].lower():
-            self._state.advance(here, "kernel_warmup")
-        return True
-
-    def _rest(self, here: Here) -> Dull | None:
-        """Lines that no table knows: version banner, shutdown, warnings, failures."""
-        state, text, frame = self._state, here.text, here.frame
-        meant = "version " in text or "NVIDIA" in text or _ENDING.search(text)
-        if state.version is None and "version " in text:
-            banner = _VERSION_BANNER.search(text)
-            if banner is not None:
-                state.version = banner[1]
-        if "NVIDIA" in text and "device_name" not in state.resolved:
-            named = _DEVICE.search(text)
-            if named is not None:
-                state.resolve(here, "device_name", named[0].strip(" ._"))
-        if meant and _SHUTDOWN.search(text):
-            self._stop(here)
-        if frame.level == "WARNING":
-            meant = read_loose(state, here) or meant
-        works = (
-            frame.level in ("INFO", "WARNING")
-            and frame.engine == "vllm"
-            and not text.startswith("[shutdown]")
-            and "Parent process" not in text
-        )
-        if works:
-            state.process(frame.process).last_work_line = here.line
-        if self._failures.read(state, here) or meant:
-            return None
-        if first_word(untagged(text)) in _VALUED and any(c.isdigit() for c in text):
-            return None
-        return Dull(frame.at_s is not None, frame.process, works)
-
-    def _stop(self, here: Here) -> None:
-        state = self._state
-        if state.ready_line is None and "EngineCore: trigger" in here.text:
-            return  # Part of the tear-down after another process has failed.
-        if state.shutdown_line is None:
-            state.shutdown_line = here.line
-
-    def _maybe_restart(self, here: Here) -> None:
-        """A second start in the same file: what came before is another story."""
-        old = self._state
-        over = (
-            old.ready_line is not None
-            or old.failures
-            or old.shutdown_line is not None
-            or old.anyone.stage != "spawn"
-        )
-        if old.args_line is None or not over:
-            return
-        self._shapes.forget()
-        self._shapes.stamp_of = None
-        self._state = State()
-        self._state.engine = old.engine
-        self._state.version = old.version
-        self._state.boot_line = here.line
-        self._failures = FailureReader()
-        self._n_boots += 1
-
-
-def _seconds(spent: str) -> float | None:
-    total = 0.0
-    for part in spent.split(":"):
-        if not part.isdigit():
-            return None
-        total = total * 60 + int(part)
-    return total
+                self._messages.read(self._n_lines, text)
+        for piece in bars.values():
+            self._messages.read(self._n_lines, piece.decode("utf-8", "replace"))
 
 
 def parse_log(data: bytes | Iterable[bytes], engine: str | None = None) -> ServerLog:

@@ -11,15 +11,15 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from stepscope.parse.answer import Answer, one_line
+from stepscope.parse.answer import Answer, Count, one_line
 
 _DONE = b"[DONE]"
 
 
 class _Meta(msgspec.Struct, gc=False):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
+    prompt_tokens: Count | None = None
+    completion_tokens: Count | None = None
+    cached_tokens: Count | None = None
     finish_reason: Any = None
 
 

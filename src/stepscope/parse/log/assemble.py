@@ -31,7 +31,7 @@ def assemble(
     ledger, ledgers = all_ledgers(state)
     events: list[LogEvent] = []
     for kept in state.events.values():
-        events.extend(kept)
+        events.extend(kept.events)
     events.sort(key=lambda event: event.line)
     phases = _overlapping(
         tuple(sorted(state.phases.values(), key=lambda phase: phase.line or 0))
@@ -59,7 +59,7 @@ def assemble(
         inert_flags=tuple(state.inert.values()),
         boot=_boot(state, n_boots, truncated),
         clock=state.clock,
-        event_counts=state.event_counts,
+        event_counts={kind: kept.n for kind, kept in state.events.items()},
     )
 
 
@@ -154,14 +154,15 @@ def _findings(state: State, inferred: bool, n_cut: int) -> list[Finding]:
     version = _unknown_version(state)
     if version is not None:
         found.append(version)
-    for kind, stride in state.event_strides.items():
+    for kind, kept in state.events.items():
+        if kept.stride == 1:
+            continue
         found.append(
             Finding(
                 code="log-events-thinned",
                 severity="info",
                 message=(
-                    f"{state.event_counts[kind]} {kind} lines; only about every"
-                    f" {stride}th is kept"
+                    f"{kept.n} {kind} lines; only about every {kept.stride}th is kept"
                 ),
                 hint="Split the log by time to keep them all.",
             )
@@ -199,7 +200,9 @@ def _findings(state: State, inferred: bool, n_cut: int) -> list[Finding]:
 
 def _untuned(state: State) -> list[Finding]:
     """The autotuner's own out-of-memory warnings, as one finding."""
-    count = sum(1 for e in state.events.get("autotune", ()) if e.code == "autotune-oom")
+    kept = state.events.get("autotune")
+    events = kept.events if kept is not None else ()
+    count = sum(1 for e in events if e.code == "autotune-oom")
     if not count:
         return []
     return [

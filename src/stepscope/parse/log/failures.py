@@ -92,11 +92,12 @@ class FailureReader:
     def __init__(self) -> None:
         self._open: dict[str | None, _Open] = {}
         self._owner: str | None = None
-        self._until = -1
+        #: The last line at which a traceback may be going on.
+        self.until = -1
 
     def busy(self, line: int) -> bool:
         """True while a traceback may be going on at a line."""
-        return line <= self._until
+        return line <= self.until
 
     def read(self, state: State, here: Here) -> bool:
         """Take one line; say whether it can have meant something."""
@@ -131,7 +132,7 @@ class FailureReader:
         if here.frame.process is not None and here.frame.level is None:
             # SGLang prints the head in a frame and the rest bare.
             self._owner = here.frame.process
-        self._until = here.line + MAX_TRACEBACK_LINES
+        self.until = here.line + MAX_TRACEBACK_LINES
         if len(self._open) > 1024:
             self._open.clear()
         self._open[who] = _Open(line=here.line)

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:1|0);(?:3\d|0)m")
@@ -35,6 +36,10 @@ _RANK = re.compile(r"\[rank\d+\]: ?")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
 _DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
+#: A stamp without its seconds.
+_YEAR_MINUTE = re.compile(rb"\d\d-\d\d \d\d:\d\d:")
+_UNIX_MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:")
+
 #: Process names that say nothing about which process it is.
 _SHARED_NAMES = frozenset({"RayWorkerWrapper", "VllmWorkerProcess"})
 
@@ -56,12 +61,45 @@ class Frame:
     engine: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Head:
+    """What a frame says beside its time."""
+
+    process: str | None
+
+
 class FrameReader:
     """Takes frames off. It remembers the last stamp, since most lines share it."""
 
     def __init__(self) -> None:
         self._stamp = ""
         self._at_s: float | None = None
+        self._minute = b""
+        self._minute_s: float | None = None
+
+    def year_s(self, stamp: bytes) -> float | None:
+        """Read vLLM's ``MM-DD HH:MM:SS``; None where it is not exactly that."""
+        return self._clocked(stamp, 12, _YEAR_MINUTE, _year_s)
+
+    def date_s(self, stamp: bytes) -> float | None:
+        """Read SGLang's ``YYYY-MM-DD HH:MM:SS``; None where it is not exactly that."""
+        return self._clocked(stamp, 17, _UNIX_MINUTE, _unix_s)
+
+    def _clocked(
+        self,
+        stamp: bytes,
+        at: int,
+        form: re.Pattern[bytes],
+        read: Callable[[str], float | None],
+    ) -> float | None:
+        minute, seconds = stamp[:at], stamp[at:]
+        if minute != self._minute:
+            self._minute, self._minute_s = minute, None
+            if form.fullmatch(minute) is not None:
+                self._minute_s = read(minute.decode() + "00")
+        if self._minute_s is None or len(seconds) != 2 or not seconds.isdigit():
+            return None
+        return self._minute_s + int(seconds)
 
     def read(self, text: str) -> Frame:
         """Split ``text``, one line without its line feed, into frame and message."""
@@ -198,6 +236,25 @@ class FrameReader:
         if stamp != self._stamp:
             self._stamp, self._at_s = stamp, _unix_s(stamp)
         return self._at_s
+
+
+def vllm_head(text: str, at: int) -> Head | None:
+    """Read what stands before a message, where it is a plain frame of vLLM.
+
+    Args:
+        text: All that stands before the message.
+        at: Where its stamp begins.
+
+    Returns:
+        None where a prefix or a colour stands there too.
+    """
+    if "\x1b" in text or "[1;" in text or "[0;" in text or text.startswith("[rank"):
+        return None
+    procs = _PROCS.match(text)
+    head = _HEAD.match(text, procs.end() if procs is not None else 0)
+    if head is None or head.end() != len(text) or head.start(2) != at:
+        return None
+    return Head(_process(procs.group()) if procs is not None else None)
 
 
 def _process(prefix: str) -> str | None:

@@ -11,6 +11,7 @@ Rules = Mapping[str, tuple[tuple[re.Pattern[str], Handler], ...]]
 _CHOICE = re.compile(r"\((?:\?:)?([A-Za-z|]+)\)")
 #: A digit that a pattern asks for by its value, outside of counts and classes of all.
 _VALUE = re.compile(r"(?<!\\)(?:\[[^\]]*\]|\{[^}]*\})|(?<!\\)\d")
+_FIRST_WORD = re.compile(r"[\w'#@-]{0,40}")
 _TAG = re.compile(r"\[[\w.\- ]{1,40}\] (?=[A-Z])")
 
 
@@ -43,11 +44,8 @@ def valued(rules: Rules) -> frozenset[str]:
 
 def first_word(text: str) -> str:
     """Return what the tables are keyed by."""
-    start = text[:40]
-    for at, char in enumerate(start):
-        if not (char.isalnum() or char in "_-'#@"):
-            return start[:at]
-    return start
+    match = _FIRST_WORD.match(text)
+    return match[0] if match is not None else ""
 
 
 def untagged(text: str) -> str:

@@ -1,6 +1,8 @@
 """Lines of a running server that are samples: statistics and single iterations."""
 
 import re
+from collections.abc import Callable
+from functools import lru_cache
 
 from stepscope.parse.log.state import Here, State
 
@@ -40,36 +42,57 @@ _STATS = {
 }
 _ENGINE = re.compile(r"Engine (\d+)")
 _ENGINES = re.compile(r"(\d+) Engines Aggregated")
+#: From its first byte on; what stands before it is the frame and the engine.
 ITERATION = re.compile(
     rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, "
     rb"(\d+) generation requests, (\d+) generation tokens, "
     rb"iteration elapsed time: ((?:\d*\.)?\d+) ms( \(dummy\))?"
     rb"(?:, \w+ KV cache usage: ((?:\d*\.)?\d+)%)?"
 )
+_ITERATION_NAMES = (
+    "context_requests",
+    "context_tokens",
+    "n_running",
+    "generation_tokens",
+    "elapsed_ms",
+)
 _TIMING = re.compile(
     r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
     r"((?:\d*\.)?\d+) ms / +(\d+) (?:tokens|runs)"
 )
+#: A timing line of llama-server in its current form: clock, then figures.
 TIMING = re.compile(
-    rb"[\d.]{12} I slot print_timing: id +(\d+) \| task +(-?\d+) \| +"
+    rb"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) I slot print_timing: "
+    rb"id +(\d+) \| task +(-?\d+) \| +"
     rb"(prompt eval|eval|total) time = +((?:\d*\.)?\d+) ms / +(\d+) tokens"
 )
+#: The same, where nothing about it is odd.
+WHOLE_TIMING = re.compile(TIMING.pattern + rb"[^\x1b\[\x80-\xff]*")
 _TIMING_NAMES = {
     "prompt eval": ("prompt_ms", "prompt_tokens"),
     "eval": ("eval_ms", "eval_tokens"),
     "total": ("total_ms", "total_tokens"),
 }
+_MILLIS = {b"%03d" % n: n / 1e3 for n in range(1000)}
+_MICROS = {b"%03d" % n: n / 1e6 for n in range(1000)}
+_TIMING_KEYS = {
+    name.encode(): ("slot", "task", *names) for name, names in _TIMING_NAMES.items()
+}
 
 
-def _numbers(text: str) -> dict[str, float]:
+#: A number's value. Logs repeat their numbers, and reading one is dear.
+value: Callable[[bytes], float] = lru_cache(maxsize=16_384)(float)
+
+
+def figures(text: str) -> dict[str, float]:
     """Read ``name: value unit, name: value unit, ...``; other parts are left out."""
     found: dict[str, float] = {}
     for part in text.split(", "):
-        head, _, value = part.rpartition(": ")
+        head, _, rest = part.rpartition(": ")
         name = _STATS.get(head) or _STATS.get(head.rpartition(": ")[2])
         if name is None:
             continue
-        number = value.partition(" ")[0].rstrip("%,.")
+        number = rest.partition(" ")[0].rstrip("%,.")
         try:
             found[name] = float(number)
         except ValueError:
@@ -79,62 +102,67 @@ def _numbers(text: str) -> dict[str, float]:
 
 def engine_stats(state: State, here: Here) -> None:
     """Take vLLM's periodic line: rates, queue, cache, hits."""
-    numbers = _numbers(here.text)
+    found = figures(here.text)
     engine, engines = _ENGINE.match(here.text), _ENGINES.match(here.text)
     if engine is not None:
-        numbers["engine"] = float(engine[1])
+        found["engine"] = float(engine[1])
     elif engines is not None:
-        numbers["n_engines"] = float(engines[1])
-    state.event(here, "stats", numbers)
-    if numbers.get("n_preemptions"):
-        state.event(here, "preemption", {"n": numbers["n_preemptions"]})
+        found["n_engines"] = float(engines[1])
+    state.event(here, "stats", found)
+    if found.get("n_preemptions"):
+        state.event(here, "preemption", {"n": found["n_preemptions"]})
 
 
 def spec_stats(state: State, here: Here) -> None:
     """Take vLLM's periodic line about speculative decoding."""
-    state.event(here, "stats", _numbers(here.text))
+    state.event(here, "stats", figures(here.text))
 
 
-def iteration(state: State, here: Here, match: re.Match[bytes], engine: int) -> None:
-    """Take one line of ``--enable-logging-iteration-details``."""
-    numbers = {
-        "iteration": float(match[1]),
-        "context_requests": float(match[2]),
-        "context_tokens": float(match[3]),
-        "n_running": float(match[4]),
-        "generation_tokens": float(match[5]),
-        "elapsed_ms": float(match[6]),
-        "engine": float(engine),
-    }
-    if match[7]:
-        numbers["dummy"] = 1.0
-    if match[8]:
-        numbers["kv_usage_pct"] = float(match[8])
-    state.event(here, "iteration", numbers)
+def iteration_numbers(match: re.Match[bytes], engine: float) -> dict[str, float]:
+    """Return the figures of one line of ``--enable-logging-iteration-details``."""
+    n, *values, dummy, usage = match.groups()
+    found = {"iteration": float(n)}
+    found.update(zip(_ITERATION_NAMES, map(value, values), strict=True))
+    found["engine"] = engine
+    if dummy:
+        found["dummy"] = 1.0
+    if usage:
+        found["kv_usage_pct"] = value(usage)
+    return found
+
+
+def batch_numbers(found: dict[str, float], *, prefill: bool) -> dict[str, float]:
+    """Return the figures of one ``Prefill batch`` or ``Decode batch`` line."""
+    found["prefill"] = 1.0 if prefill else 0.0
+    usage = found.pop("token_usage", None)
+    if usage is not None:
+        found["kv_usage_pct"] = usage * 100
+    return found
 
 
 def sglang_batch(state: State, here: Here) -> None:
     """Take one ``Prefill batch`` or ``Decode batch`` line."""
-    numbers = _numbers(here.text)
-    numbers["prefill"] = 1.0 if here.text.startswith("Prefill") else 0.0
-    usage = numbers.pop("token_usage", None)
-    if usage is not None:
-        numbers["kv_usage_pct"] = usage * 100
-    state.event(here, "stats", numbers)
-    if numbers.get("n_retracted"):
-        state.event(here, "preemption", {"n": numbers["n_retracted"]})
+    found = batch_numbers(figures(here.text), prefill=here.text.startswith("Prefill"))
+    state.event(here, "stats", found)
+    if found.get("n_retracted"):
+        state.event(here, "preemption", {"n": found["n_retracted"]})
 
 
-def current_timing(state: State, here: Here, match: re.Match[bytes]) -> None:
-    """Take a timing line that ``TIMING`` matched."""
-    in_ms, in_tokens = _TIMING_NAMES[match[3].decode()]
-    numbers = {
-        "slot": float(match[1]),
-        "task": float(match[2]),
-        in_ms: float(match[4]),
-        in_tokens: float(match[5]),
-    }
-    state.event(here, "stats", numbers)
+def start_s(match: re.Match[bytes]) -> float:
+    """Return the time since its start of a line that ``TIMING`` matched, in seconds."""
+    minutes, secs, millis, micros = match.group(1, 2, 3, 4)
+    return _seconds(minutes, secs) + _MILLIS[millis] + _MICROS[micros]
+
+
+@lru_cache(maxsize=64)
+def _seconds(minutes: bytes, secs: bytes) -> int:
+    return int(minutes) * 60 + int(secs)
+
+
+def timing_numbers(match: re.Match[bytes]) -> dict[str, float]:
+    """Return the figures of a timing line that ``TIMING`` matched."""
+    slot, task, what, *values = match.group(5, 6, 7, 8, 9)
+    return dict(zip(_TIMING_KEYS[what], map(value, (slot, task, *values)), strict=True))
 
 
 def llama_timing(state: State, here: Here) -> bool:
@@ -143,8 +171,8 @@ def llama_timing(state: State, here: Here) -> bool:
     if hit is None:
         return False
     in_ms, in_tokens = _TIMING_NAMES[hit[3].strip()]
-    numbers = {in_ms: float(hit[4]), in_tokens: float(hit[5])}
+    found = {in_ms: float(hit[4]), in_tokens: float(hit[5])}
     if hit[1] is not None:
-        numbers["slot"], numbers["task"] = float(hit[1]), float(hit[2])
-    state.event(here, "stats", numbers)
+        found["slot"], found["task"] = float(hit[1]), float(hit[2])
+    state.event(here, "stats", found)
     return True

@@ -54,6 +54,23 @@ class PassFacts:
 
 
 @dataclass(slots=True)
+class Kept:
+    """The events of one kind: how many there were, and those that are kept."""
+
+    cap: int
+    n: int = 0
+    stride: int = 1
+    events: list[LogEvent] = field(default_factory=list)
+
+    def thinned(self) -> bool:
+        """Count an event and say True when it would not be kept."""
+        if self.stride == 1 or not (self.n + 1) % self.stride:
+            return False
+        self.n += 1
+        return True
+
+
+@dataclass(slots=True)
 class Here:
     """The line at hand."""
 
@@ -82,9 +99,8 @@ class State:
         self.anyone = ProcessFacts()
         self.passes: dict[str, PassFacts] = {}
         self.open_bars: dict[str, int] = {}
-        self.events: dict[str, list[LogEvent]] = {}
-        self.event_counts: dict[str, int] = {}
-        self.event_strides: dict[str, int] = {}
+        self.events: dict[str, Kept] = {}
+        self.is_thinned = False
         self.failures: list[Failure] = []
         self.n_failures = 0
         self.suggestions: list[Suggestion] = []
@@ -172,11 +188,7 @@ class State:
 
     def thinned(self, kind: str) -> bool:
         """Count a line of this kind and say True when it would not be kept."""
-        stride = self.event_strides.get(kind, 1)
-        if stride == 1 or not (self.event_counts[kind] + 1) % stride:
-            return False
-        self.event_counts[kind] += 1
-        return True
+        return self.is_thinned and kind in self.events and self.events[kind].thinned()
 
     def event(
         self,
@@ -185,26 +197,34 @@ class State:
         numbers: dict[str, float] | None = None,
         code: str | None = None,
     ) -> None:
-        """Keep an event, thinned out once its kind has reached its cap."""
-        count = self.event_counts[kind] = self.event_counts.get(kind, 0) + 1
-        stride = self.event_strides.get(kind, 1)
-        if stride > 1 and count % stride:
-            return
-        kept = self.events.setdefault(kind, [])
-        kept.append(
+        """Keep an event of the line at hand."""
+        at_s = here.frame.at_s
+        self.keep(
             LogEvent(
                 kind=kind,
                 line=here.line,
                 text=here.text[:MAX_TEXT],
-                at_s=here.frame.at_s if here.frame.at_s is not None else self.last_at_s,
+                at_s=at_s if at_s is not None else self.last_at_s,
                 process=here.frame.process,
                 numbers=numbers or {},
                 code=code,
             )
         )
-        if len(kept) >= EVENT_CAPS.get(kind, EVENT_CAP):
-            del kept[1::2]
-            self.event_strides[kind] = stride * 2
+
+    def keep(self, event: LogEvent) -> None:
+        """Keep an event, thinned out once its kind has reached its cap."""
+        kept = self.events.get(event.kind)
+        if kept is None:
+            cap = EVENT_CAPS.get(event.kind, EVENT_CAP)
+            kept = self.events[event.kind] = Kept(cap)
+        kept.n += 1
+        if kept.stride > 1 and kept.n % kept.stride:
+            return
+        kept.events.append(event)
+        if len(kept.events) >= kept.cap:
+            del kept.events[1::2]
+            kept.stride *= 2
+            self.is_thinned = True
 
     def fail(self, failure: Failure) -> None:
         """Keep a failure. The first ones matter: late ones beyond a cap are counted."""

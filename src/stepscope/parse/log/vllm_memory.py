@@ -212,12 +212,15 @@ MEMORY_RULES = compiled(
     ),
     (r"Initial free memory: ((?:\d*\.)?\d+) GiB", _initial_free),
     (
-        r"(GPU|CPU|XPU|TPU|HPU) KV cache size: ([\d,]+) tokens(?:, Maximum concurrency "
-        r"for ([\d,]+) tokens per request: ([\d.,]+)x)?",
+        r"(GPU|CPU|XPU|TPU|HPU) KV cache size: (\d[\d,]*) tokens"
+        r"(?:, Maximum concurrency for (\d[\d,]*) tokens per request: (\d[\d,]*(?:\.\d+)?)x)?",
         _kv_tokens,
     ),
-    (r"Maximum concurrency for ([\d,]+) tokens per request: ([\d.,]+)x", _concurrency),
-    (r"# (?:GPU|cuda|cpu) blocks: ([\d,]+)", _blocks),
+    (
+        r"Maximum concurrency for (\d[\d,]*) tokens per request: (\d[\d,]*(?:\.\d+)?)x",
+        _concurrency,
+    ),
+    (r"# (?:GPU|cuda|cpu) blocks: (\d[\d,]*)", _blocks),
     (r"Add \d+ padding layers, may waste at most ((?:\d*\.)?\d+)%", _padding),
     (r"Auto-fit max_model_len: reduced from \d+ to (\d+)", _auto_fit),
     (r"Applying persisted startup plan", _plan),
