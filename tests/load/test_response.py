@@ -198,3 +198,15 @@ def test_a_released_response_leaves_no_cycle_behind() -> None:
         assert gc.collect() == 0
     finally:
         gc.enable()
+
+
+def test_an_error_page_is_shown_without_its_escapes() -> None:
+    response = Response("/v1/completions")
+    body = b"\x1b[2Jgone"
+    response.feed(
+        b"HTTP/1.1 500 Oops\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body), 1
+    )
+    failure = response.failure()
+    assert failure is not None
+    assert "\x1b" not in failure[1]
+    assert "gone" in failure[1]

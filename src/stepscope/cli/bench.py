@@ -16,7 +16,7 @@ import msgspec
 
 from stepscope.cli.bench_flags import BACKENDS, Asked, read_flags
 from stepscope.cli.bench_load import load_options
-from stepscope.cli.bench_save import save
+from stepscope.cli.bench_save import check_room, save
 from stepscope.cli.bench_table import table
 from stepscope.clock import SystemClock
 from stepscope.errors import SessionError
@@ -24,7 +24,7 @@ from stepscope.load.drive import drive
 from stepscope.load.journal import Recorded, Stamps, read_texts
 from stepscope.load.probe import probe
 from stepscope.load.prompts import server_of, uses_token_ids
-from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec
+from stepscope.load.spec import WORKERS, LoadProgress, LoadResult, LoadSpec
 from stepscope.load.speculation import drafts, speculation
 from stepscope.run.requests import Request
 from stepscope.units import NS_PER_S
@@ -81,6 +81,13 @@ class _VllmWords(click.Command):
 @click.option("--header", multiple=True, help="NAME=VALUE")
 @click.option("--vocab-size", type=int, help="Token ids are drawn below it.")
 @click.option("--processes", type=int, help="Client processes. Default: chosen.")
+@click.option(
+    "--load-workers",
+    type=click.Choice(WORKERS),
+    default=WORKERS[0],
+    show_default=True,
+    help="Where client processes run: here, or on a Ray cluster's nodes.",
+)
 @click.option("--cpus", help="CPUs for the client, such as 0-3.")
 @click.option("--header-timeout", default=600.0, show_default=True, help="Seconds.")
 @click.option("--stall-timeout", default=120.0, show_default=True, help="Seconds.")
@@ -101,6 +108,7 @@ def bench(**flags: Any) -> int:
     Flags, table and saved JSON are those of vllm bench serve. Differences: one wave
     of warm-up, e2el among the metrics, a fresh seed, and the client's own health.
     """
+    check_room(flags)
     asked, spec = read_flags(flags)
     quiet = flags["disable_tqdm"] or not sys.stderr.isatty()
     spec = _probed(spec)
@@ -119,11 +127,13 @@ def bench(**flags: Any) -> int:
             progress.end()
         document, notes, metrics = _document(asked, spec, result, where)
         document |= speculation(before, drafts(server_of(spec)))
-    save(document, flags, asked)
-    if flags["as_json"]:
-        print(msgspec.json.encode(document).decode())
-    else:
-        print(table(document, metrics, asked.percentiles, result.health))
+    try:
+        save(document, flags, asked)
+    finally:  # what could not be kept is at least seen
+        if flags["as_json"]:
+            print(msgspec.json.encode(document).decode())
+        else:
+            print(table(document, metrics, asked.percentiles, result.health))
     for note in notes:
         print(note, file=sys.stderr)
     for finding in result.findings:

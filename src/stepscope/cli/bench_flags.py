@@ -153,6 +153,8 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         if flags[flag] is not None and flags[flag] < 1:
             name = flag.replace("_", "-")
             raise RecipeError(f"--{name}", f"{flags[flag]}", "a number above 0")
+    if flags["seed"] is not None and not 0 <= flags["seed"] < 1 << 62:
+        raise RecipeError("--seed", f"{flags['seed']}", "a whole number from 0 to 2^62")
     base_url, *replicas = _base_urls(flags)
     seed = flags["seed"] if flags["seed"] is not None else secrets.randbelow(1 << 31)
     n_prompts = fitting(flags["num_prompts"], source, arrivals, asked=True)
@@ -184,6 +186,7 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         header_timeout_s=flags["header_timeout"],
         stall_timeout_s=flags["stall_timeout"],
         processes=flags["processes"],
+        workers=flags["load_workers"],
         cpus=flags["cpus"],
         keep_text=flags["save_detailed"],
     )

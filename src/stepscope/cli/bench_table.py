@@ -92,7 +92,11 @@ def _client(health: ClientHealth) -> list[str]:
         _row("Tokens per chunk:", health.tokens_per_chunk_mean),
         _row("Client verdict:", health.verdict),
     ]
-    return lines + [f"  {reason}" for reason in health.reasons]
+    lines += [f"  {reason}" for reason in health.reasons]
+    for node in health.nodes:
+        lines.append(_row(f"{node.name}:", node.verdict))
+        lines += [f"  {reason}" for reason in node.reasons]
+    return lines
 
 
 def _float(value: int | None) -> float | None:

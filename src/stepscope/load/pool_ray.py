@@ -5,7 +5,6 @@ what it says and writes. Instants are moved to this machine's clock on the way.
 """
 
 import contextlib
-import importlib.util
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -34,24 +33,6 @@ _END_TIMEOUT_S = 10.0
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
-def check_ray(where: str) -> None:
-    """Raise when Ray is not installed here.
-
-    Args:
-        where: What asked for it.
-
-    Raises:
-        RecipeError: It is not.
-    """
-    if importlib.util.find_spec("ray") is None:
-        raise RecipeError(
-            where,
-            "ray is not installed",
-            "Ray here and on every node",
-            "pip install 'stepscope[ray]'",
-        )
-
-
 class RayPool:
     """The nodes of a Ray cluster.
 
@@ -68,7 +49,6 @@ class RayPool:
     start_delay_ns = _START_DELAY_NS
 
     def __init__(self, spec: LoadSpec, journal_dir: Path, clock: Clock) -> None:
-        check_ray("load_workers = ray")
         if spec.cpus is not None:
             raise RecipeError(
                 "cpus", f"{spec.cpus} with Ray's nodes", "none: Ray deals out its CPUs"

@@ -45,6 +45,9 @@ def request_head(spec: LoadSpec) -> bytes:
     for name, value in fields.items():
         if any(c in name + value for c in "\r\n\0"):
             raise RecipeError(f"header {name!r}", "a control character", "one line")
+        if not name.isascii() or not name or set(name) & set(' :"(),/;<=>?@[]{}\\'):
+            expected = "letters, digits and dashes"
+            raise RecipeError(f"header {name!r}", "no name of a header", expected)
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     path = address.prefix + spec.endpoint
     return f"POST {path} HTTP/1.1\r\n{lines}Content-Length: ".encode()

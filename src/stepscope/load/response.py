@@ -7,6 +7,7 @@ from array import array
 
 import httptools
 
+from stepscope.parse.answer import one_line
 from stepscope.parse.llamacpp_stream import LlamaCppStream
 from stepscope.parse.openai_stream import OpenAIStream
 from stepscope.parse.sglang_stream import SglangStream
@@ -242,4 +243,4 @@ class Response:
 
     def _shown(self) -> str:
         """Return the kept body as one short line."""
-        return " ".join(self._body.decode("utf-8", "replace").split())[:300]
+        return one_line(self._body.decode("utf-8", "replace"))

@@ -1,5 +1,7 @@
 """What the client is asked to do, and what it says when it is done."""
 
+import importlib.util
+
 import msgspec
 
 from stepscope.errors import RecipeError
@@ -158,10 +160,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             raise RecipeError(
                 "endpoint", self.endpoint, f"one of {', '.join(ENDPOINTS)}"
             )
-        if self.workers not in WORKERS:
-            raise RecipeError(
-                "load workers", self.workers, f"one of {', '.join(WORKERS)}"
-            )
+        check_workers(self.workers)
         for url in self.base_urls:
             parse_address(url)
         parse_cpus(self.cpus)
@@ -238,6 +237,26 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     stopped: bool = False
     findings: tuple[Finding, ...] = ()
     prepare_ns: int | None = None
+
+
+def check_workers(where: str) -> None:
+    """Raise when client processes can not run there.
+
+    Args:
+        where: One of ``WORKERS``.
+
+    Raises:
+        RecipeError: It is none of them, or what it needs is not installed here.
+    """
+    if where not in WORKERS:
+        raise RecipeError("load workers", where, f"one of {', '.join(WORKERS)}")
+    if where == "ray" and importlib.util.find_spec("ray") is None:
+        raise RecipeError(
+            "load workers ray",
+            "ray is not installed",
+            "it here and on every node",
+            "pip install 'stepscope[ray]'",
+        )
 
 
 def parse_cpus(text: str | None) -> tuple[int, ...]:

@@ -291,6 +291,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     explain: Explain | None = None
     served_model_name: str | None = None
     api_key_env: str | None = None
+    load_workers: str = "local"
     model_config: str | None = None
     gpu: str | None = None
     n_launches: int = 1

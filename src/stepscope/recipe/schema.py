@@ -253,6 +253,7 @@ TOP: dict[str, Key] = {
     "capture": Key(is_capture),
     "explain": Key(is_explain),
     "api_key_env": Key(is_text),
+    "load_workers": Key(one_of("local", "ray")),
     "server": Key(is_table),
     "baseline": Key(is_table),
     "patch": Key(is_list),

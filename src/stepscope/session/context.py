@@ -112,9 +112,14 @@ class Context:
             vocab_size=engine.n_vocabulary or vocabulary(self.model_config),
             extra_body=dict(engine.extra_body),
             api_key_env=recipe.api_key_env,
+            workers=recipe.load_workers,
             header_timeout_s=max(recipe.request_timeout_s, pause_s),
             stall_timeout_s=max(recipe.stall_timeout_s, pause_s),
-            cpus=client_cpus(launch.cpus, os.sched_getaffinity(0)),
+            cpus=(
+                client_cpus(launch.cpus, os.sched_getaffinity(0))
+                if recipe.load_workers == "local"
+                else None
+            ),
         )
 
 

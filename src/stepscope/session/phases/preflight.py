@@ -14,6 +14,7 @@ from stepscope.engines.definition import EngineDef, Flags
 from stepscope.errors import SessionError
 from stepscope.findings import Finding
 from stepscope.load.prompts import authorization
+from stepscope.load.spec import check_workers
 from stepscope.recipe.records import Configuration, LaunchPlan, Plan, Recipe
 from stepscope.session.nvml import Gpus
 from stepscope.session.watch.processes import name_of
@@ -49,12 +50,14 @@ def preflight(
 
     Raises:
         SessionError: The first thing that would make the run fail.
-        RecipeError: The server's key is not in the environment.
+        RecipeError: The key is not in the environment, or the client's workers can
+            not run where they should.
     """
     if not plan.launches:
         return ()
     # The client would say it first after the boot was paid for.
     authorization(plan.recipe.api_key_env, None)
+    check_workers(plan.recipe.load_workers)
     findings = list(_disk(out, plan))
     _files(plan)
     if not engine.boots:
