@@ -12,7 +12,7 @@ cause was named and nothing else was. Needs root. ``client``: eight burners on t
 client's core. ``client-stopped``: stop signals for the client, 150 ms in every 300.
 ``neighbour``: two burners on the server's core. ``stopped``: stop signals for the API
 server. ``frontend-core``: eight burners on a core that only the API server and the
-client share. ``cached``: the control's prompts again. ``memory``: the whole run, server
+client share. ``cached``: the control's prompts again, on a server that runs already. ``memory``: the whole run, server
 and client, in a memory cgroup (v1) of ``--memory-mib``. ``--again`` judges what was
 measured before.
 """
@@ -31,6 +31,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
+
+from stepscope.importers.open import open_any
 
 _RECIPE = """
 name = "planted"
@@ -82,6 +84,14 @@ _NAMES: dict[str, tuple[set[str], set[str]]] = {
 }
 #: Causes that are true of these engines whatever is planted.
 _ALWAYS = {"compute", "prefill"}
+#: What else a planted cause does: a client in a full memory cgroup is frozen too.
+_ALSO = {"memory": {"client"}}
+#: A client that had no core for this share of the cell, by the kernel's scheduler
+#: statistics, was starved, whoever did it: the machine may be shared.
+_STARVED_PCT = 10.0
+#: TPOT within this of the server's and slots in use: the planted cause did no harm to
+#: the figures, and an acquittal is right.
+_HARMLESS_GAP_PCT, _HARMLESS_HELD_PCT = 3.0, 97.0
 
 
 def _placed(cpus: set[int], nice: int) -> None:
@@ -260,8 +270,16 @@ def _analysis(out: Path) -> dict:
     return json.loads(told.stdout)
 
 
-def _judged(case: str, found: dict) -> dict:
+def _client_waited_pct(out: Path) -> float:
+    health = open_any(out).cells[-1].client
+    return (health.waited_pct or 0.0) if health is not None else 0.0
+
+
+def _judged(case: str, found: dict, waited_pct: float) -> dict:
     names, codes = _NAMES[case]
+    also = _ALSO.get(case, set())
+    if waited_pct >= _STARVED_PCT:
+        also = also | {"client"}
     board = {
         (e["hypothesis"], e["status"]): e["share_of_step_pct"] for e in found["board"]
     }
@@ -273,16 +291,25 @@ def _judged(case: str, found: dict) -> dict:
         for f in found["findings"]
         if f["cell"] is None or "warm" not in f["cell"]
     }
-    named = bool(supported & names or told & codes)
-    false = (supported - names - _ALWAYS) | (ruled_out & names)
     cell = next((c for c in found["cells"] if not c["warm_up"]), {})
+    false = (supported - names - _ALWAYS - also) | (ruled_out & names)
+    word = "yes" if supported & names or told & codes else "no"
+    if word == "no" and standing & names:
+        word = "open"
+    gap = cell.get("client_tpot_error_pct")
+    held = 100 * (cell.get("occupancy") or 0.0)
+    sound = gap is not None and abs(gap) <= _HARMLESS_GAP_PCT
+    if case == "client" and "client" in ruled_out and sound:
+        false -= {"client"}
+        word = "harmless" if held >= _HARMLESS_HELD_PCT else "no"
     return {
         "planted": case,
-        "named": "yes" if named else ("open" if standing & names else "no"),
+        "named": word,
         "false": sorted(false),
         "supported": sorted(supported),
         "standing": sorted(standing),
         "findings": sorted(told),
+        "client_waited_pct": round(waited_pct, 1),
         "valid": cell.get("valid"),
         "tpot_ms": (cell.get("tpot_ms") or {}).get("mean"),
         "server_tpot_ms": cell.get("server_tpot_ms"),
@@ -328,10 +355,13 @@ def main() -> None:
             # Only the planted cache sees the control's prompts again.
             own = seed if case in ("control", "cached") else time.time_ns() % 999_979
             found = _measured(flags, case, own, flags.out / f"{case}-{number}")
-            judged = _judged(case, found)
+            out = flags.out / f"{case}-{number}"
+            judged = _judged(case, found, _client_waited_pct(out))
             with (flags.out / "results.jsonl").open("a") as file:
                 file.write(json.dumps(judged) + "\n")
             print(json.dumps(judged), flush=True)
+            if case == "control" and judged["named"] == "no":
+                judged["named"] = "nothing named"
             said = "false" if judged["false"] else judged["named"]
             counts.setdefault(case, []).append(said)
     for case, said in counts.items():
