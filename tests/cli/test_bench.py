@@ -240,3 +240,44 @@ def test_a_bad_line_of_a_data_set_is_the_only_line(tmp_path: Path) -> None:
     assert done.stdout == ""
     assert f"{path}: line 2" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--header", "\N{LATIN SMALL LETTER E WITH ACUTE}=x"), "no name of a header"),
+        (("--header", "a b=x"), "no name of a header"),
+        (("--seed", "99999999999999999999"), "--seed"),
+        (("--seed", "-1"), "--seed"),
+    ],
+)
+def test_what_can_not_be_sent_is_told_before_anything_is(
+    words: tuple[str, ...], told: str
+) -> None:
+    with ScriptedServer(lambda e: e.write(answer()), MODELS) as server:
+        done = quick(server, *words)
+    assert done.returncode == 2
+    assert told in done.stderr.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ("--save-result", "--result-dir", "{}/file"),
+        ("--save-result", "--result-dir", "{}", "--result-filename", "folder"),
+        ("--save-csv", "{}/folder"),
+    ],
+)
+def test_a_result_that_can_not_be_kept_is_told_before_the_load(
+    tmp_path: Path, flags: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").write_text("x")
+    (tmp_path / "folder").mkdir()
+    # Nothing listens there: a load, or a probe, would be another error.
+    done = bench(
+        *("--base-url", "http://127.0.0.1:9", "--model", "m", "--num-prompts", "1"),
+        *(flag.format(tmp_path) for flag in flags),
+    )
+    assert done.returncode == 2
+    assert len(done.stderr.splitlines()) == 1
+    assert str(tmp_path) in done.stderr

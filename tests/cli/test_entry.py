@@ -57,3 +57,32 @@ def test_a_folder_is_no_trace(tmp_path: Path) -> None:
     found = run("trace", str(tmp_path))
     assert found.returncode == 2
     assert "is a folder" in found.stderr
+
+
+def test_a_wrong_option_is_one_line(tmp_path: Path) -> None:
+    for words in (
+        ("bench", "--backend", "nope"),
+        ("plan",),
+        ("nope",),
+        ("report", "--nope", "x"),
+        ("plan", "x", "-o", str(tmp_path)),
+    ):
+        found = run(*words)
+        assert found.returncode == 2, words
+        assert found.stdout == ""
+        assert found.stderr.count("\n") == 1, found.stderr
+        assert "--help" in found.stderr
+
+
+def test_an_error_names_any_path_in_one_line(tmp_path: Path) -> None:
+    found = run("analyze", str(tmp_path / "a\nb\x1b[2J\N{RIGHT-TO-LEFT OVERRIDE}c"))
+    assert found.returncode == 2
+    assert found.stderr.count("\n") == 1
+    assert found.stderr[:-1].isprintable()
+
+
+def test_an_output_that_has_no_folder_is_a_wrong_path(tmp_path: Path) -> None:
+    runs = Path(__file__).parents[1] / "data" / "runs" / "format1"
+    found = run("trend", str(runs), "-o", str(tmp_path / "no" / "t.html"))
+    assert found.returncode == 2
+    assert "Check the path" in found.stderr

@@ -131,3 +131,20 @@ def test_any_bytes_are_read_without_error(data: bytes) -> None:
     stream = OpenAIStream()
     if stream.feed(data):
         assert stream.malformed is None
+
+
+@pytest.mark.parametrize("count", ["-3", "1" + "0" * 30, "9007199254740993"])
+def test_a_count_that_no_answer_has_is_malformed(count: str) -> None:
+    stream = OpenAIStream()
+    usage = f'{{"prompt_tokens":8,"completion_tokens":{count}}}'
+    stream.feed(f'{{"choices":[],"usage":{usage}}}'.encode())
+    assert stream.output_tokens is None
+    assert stream.malformed is not None
+
+
+def test_a_strangers_text_can_not_steer_a_terminal() -> None:
+    stream = OpenAIStream()
+    stream.feed(b'{"error":{"message":"\\u001b[31mred \\u202ertl\\u0000 \xc3\xbc"}}')
+    assert stream.error is not None
+    assert stream.error.isprintable()
+    assert stream.error.endswith("\N{LATIN SMALL LETTER U WITH DIAERESIS}")

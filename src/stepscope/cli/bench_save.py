@@ -2,6 +2,7 @@
 
 import csv
 import io
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +12,29 @@ import msgspec
 
 from stepscope.cli.bench_flags import Asked
 from stepscope.errors import RecipeError
+
+
+def check_room(flags: Mapping[str, Any]) -> None:
+    """Find out before the load whether its result can be written where it is wanted.
+
+    Raises:
+        RecipeError: A folder is missing and can not be made, or is not writable.
+    """
+    wanted = []
+    if flags["save_result"] or flags["append_result"]:
+        wanted.append(flags["result_dir"] / (flags["result_filename"] or "x"))
+    if flags["save_csv"] is not None:
+        wanted.append(flags["save_csv"])
+    for path in wanted:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            found = f"{error.strerror}"
+            raise RecipeError(str(path.parent), found, "a folder") from error
+        target = path if path.exists() else path.parent
+        if path.is_dir() or not os.access(target, os.W_OK):
+            found = "is a folder" if path.is_dir() else "can not be written"
+            raise RecipeError(str(target), found, "a writable file")
 
 
 def save(document: dict[str, Any], flags: Mapping[str, Any], asked: Asked) -> None:

@@ -73,8 +73,14 @@ def entry() -> NoReturn:
         _fail(error, error.lines())
     except StepscopeError as error:
         _fail(error, (str(error),))
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
+        sys.exit(2)
+    except click.ClickException as error:
+        context = getattr(error, "ctx", None)
+        where = "stepscope" if context is None else context.command_path
+        text = " ".join(error.format_message().split()).rstrip(".")
+        _say(f"{where}: {text}. Run {where} --help.")
         sys.exit(2)
     except (click.Abort, KeyboardInterrupt):
         print("stepscope: interrupted", file=sys.stderr)
@@ -93,9 +99,13 @@ def entry() -> NoReturn:
         if os.environ.get("STEPSCOPE_DEBUG") == "1":
             raise
         where = error.filename or "output"
-        print(f"{where}: {error.strerror or error}.", file=sys.stderr)
+        wrong_path = isinstance(
+            error, FileNotFoundError | NotADirectoryError | IsADirectoryError
+        )
+        do = " Check the path." if wrong_path and error.filename else ""
+        _say(f"{where}: {error.strerror or error}.{do}")
         _forget_stdout()
-        sys.exit(3)
+        sys.exit(2 if do else 3)
     except Exception as error:  # the last line of defence: one line, no traceback
         if os.environ.get("STEPSCOPE_DEBUG") == "1":
             raise
@@ -126,9 +136,15 @@ def _forget_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
+def _say(line: str) -> None:
+    """Print one line on stderr, whatever names and foreign texts are in it."""
+    safe = (c if c.isprintable() else ascii(c)[1:-1] for c in line)
+    print("".join(safe), file=sys.stderr)
+
+
 def _fail(error: StepscopeError, lines: tuple[str, ...]) -> NoReturn:
     if os.environ.get("STEPSCOPE_DEBUG") == "1":
         raise error
     for line in lines:
-        print(line, file=sys.stderr)
+        _say(line)
     sys.exit(error.exit_code)

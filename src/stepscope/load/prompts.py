@@ -1,7 +1,7 @@
 """Whole requests: head and body of what is sent for a prompt."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -42,12 +42,7 @@ def request_head(spec: LoadSpec) -> bytes:
     }
     fields |= authorization(spec.api_key_env, spec.api_key_file)
     fields |= spec.headers
-    for name, value in fields.items():
-        if any(c in name + value for c in "\r\n\0"):
-            raise RecipeError(f"header {name!r}", "a control character", "one line")
-        if not name.isascii() or not name or set(name) & set(' :"(),/;<=>?@[]{}\\'):
-            expected = "letters, digits and dashes"
-            raise RecipeError(f"header {name!r}", "no name of a header", expected)
+    _check_headers(fields)
     lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
     path = address.prefix + spec.endpoint
     return f"POST {path} HTTP/1.1\r\n{lines}Content-Length: ".encode()
@@ -57,10 +52,20 @@ def server_of(spec: LoadSpec) -> Server:
     """Return whom to ask before the clock starts, with the key and the headers.
 
     Raises:
-        RecipeError: The key is not where it should be.
+        RecipeError: The key is not where it should be, or a header is not one.
     """
     headers = authorization(spec.api_key_env, spec.api_key_file) | spec.headers
+    _check_headers(headers)
     return Server(spec.base_url, headers, spec.insecure)
+
+
+def _check_headers(fields: Mapping[str, str]) -> None:
+    for name, value in fields.items():
+        if any(c in name + value for c in "\r\n\0"):
+            raise RecipeError(f"header {name!r}", "a control character", "one line")
+        if not name.isascii() or not name or set(name) & set(' :"(),/;<=>?@[]{}\\'):
+            expected = "letters, digits and dashes"
+            raise RecipeError(f"header {name!r}", "no name of a header", expected)
 
 
 def authorization(env: str | None, file: str | None) -> dict[str, str]:
