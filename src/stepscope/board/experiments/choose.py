@@ -20,9 +20,11 @@ from stepscope.board.planning.opened import opened
 from stepscope.board.planning.pace import pace_of
 from stepscope.board.records import Board
 from stepscope.recipe.records import Experiment, Explain, Plan, Recipe
-from stepscope.run.run import Run
+from stepscope.run.run import Launch, Run
 from stepscope.units import seconds
 
+#: How the session marks a cell whose turn did not come before it was told to stop.
+NEVER_BEGAN = "stopped before it began"
 #: What may be run unasked, and the change that each makes. Further repeats and other
 #: loads tell no causes apart; what needs another recipe can not join a run.
 _OFFERS: tuple[tuple[Callable[[Facts], Iterator[Offer]], str], ...] = (
@@ -72,7 +74,8 @@ def next_experiment(
         recipe: What was asked for; its ``explain`` bounds what is spent.
     """
     asked = recipe.explain or Explain()
-    history = history_of(run, analysis)
+    kept = tuple(x for x in run.launches if not _halted(run, x))
+    history = history_of(msgspec.structs.replace(run, launches=kept), analysis)
     if not history.sizes:
         return Nothing("no closed-loop cell was measured")
     base = recipe.configurations[0]
@@ -132,15 +135,22 @@ def _offers(facts: Facts, run: Run, base: str) -> Iterator[tuple[Offer, str]]:
 def _tried(run: Run) -> Iterator[str]:
     """Return changes that were run; one that was interrupted is run again."""
     for launch in run.launches:
-        if launch.experiment is None:
-            continue
-        cells = [c for c in run.cells if c.launch == launch.name]
-        wanted = [c for c in cells if not c.warm_up or c.capture == "traced"]
-        halted = any(
-            c.status == "interrupted" or "stopped" in (c.failure or "") for c in cells
-        )
-        if not halted or all(c.status == "done" for c in wanted):
+        if launch.experiment is not None and not _halted(run, launch):
             yield launch.experiment.change
+
+
+def _halted(run: Run, launch: Launch) -> bool:
+    """Whether an experiment's launch was cut short before all that it is made for."""
+    if launch.experiment is None:
+        return False
+    cells = [c for c in run.cells if c.launch == launch.name]
+    wanted = [c for c in cells if not c.warm_up or c.capture == "traced"]
+    if wanted and all(c.status == "done" for c in wanted):
+        return False
+    return any(
+        c.status == "interrupted" or (c.failure or "").startswith(NEVER_BEGAN)
+        for c in cells
+    )
 
 
 def _left(run: Run, asked: Explain, price: float | None) -> Budget:
