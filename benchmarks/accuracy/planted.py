@@ -12,8 +12,9 @@ cause was named and nothing else was. Needs root. ``client``: eight burners on t
 client's core. ``client-stopped``: stop signals for the client, 150 ms in every 300.
 ``neighbour``: two burners on the server's core. ``stopped``: stop signals for the API
 server. ``frontend-core``: eight burners on a core that only the API server and the
-client share. ``cached``: the control's prompts again, on a server that runs already. ``memory``: the whole run, server
-and client, in a memory cgroup (v1) of ``--memory-mib``. ``--again`` judges what was
+client share. ``cached``: the control's prompts again, on a server that runs already.
+``memory``: the whole run, server and client, in a memory cgroup (v1) of
+``--memory-mib``, which grows where nothing can go on. ``--again`` judges what was
 measured before.
 """
 
@@ -190,10 +191,22 @@ def squeezed(mib: int):
     """Have a memory cgroup (v1) that the run enters: too small, and never killing."""
     _GROUP.mkdir(exist_ok=True)
     (_GROUP / "memory.oom_control").write_text("1")
-    (_GROUP / "memory.limit_in_bytes").write_text(str(mib << 20))
+    limit = _GROUP / "memory.limit_in_bytes"
+    limit.write_text(str(mib << 20))
+    ended = threading.Event()
+
+    def loosen() -> None:
+        while not ended.wait(1.0):
+            if "under_oom 1" in (_GROUP / "memory.oom_control").read_text():
+                limit.write_text(str(int(limit.read_text()) + (1 << 20)))
+
+    thread = threading.Thread(target=loosen)
+    thread.start()
     try:
         yield
     finally:
+        ended.set()
+        thread.join()
         _GROUP.rmdir()
 
 

@@ -189,6 +189,21 @@ def test_a_starved_client_is_not_acquitted_because_tpot_agrees(bench: Bench) -> 
     assert entry.status == "supported"
 
 
+@pytest.mark.parametrize(
+    ("stalled", "status"), [(False, "ruled-out"), (True, "standing")]
+)
+def test_warm_up_is_not_ruled_out_where_a_cell_stalled(
+    bench: Bench, *, stalled: bool, status: str
+) -> None:
+    """After six waves of 64 the first wave of 8 waited for 1.8 s."""
+    blocks = tuple(bench.cell(f"base-warm{i}", warm_up=True) for i in range(6))
+    stall = Finding(
+        code="stall", severity="warning", message="for 1.84 s", cell="base-c16-r0"
+    )
+    run = bench.run(cells=(*blocks, bench.cell()), findings=(stall,) * stalled)
+    assert bench.entry("warm-up", run).status == status
+
+
 class TestCounterBesideFloor:
     """Counter 34 % of peak over a window with prefill, floor 67 % of the step."""
 

@@ -33,7 +33,7 @@ def starved(m: Measured) -> Iterator[Finding]:
             "cpu-starved",
             f"the busiest thread of the {role} was ready to run and had no core for"
             f" {waited:.0f} % of the window, and ran for"
-            f" {ran:.0f} %: other threads, the server's own or not, held its processors",
+            f" {ran:.0f} %: other threads, its own or not, held its processors",
             "Give the server more processors, and of its own (cpus in the recipe), end"
             " what else runs there, and repeat the cell.",
         )
