@@ -19,7 +19,6 @@ from stepscope.parse.log.samples import (
     iteration_numbers,
     start_s,
     timing_numbers,
-    value,
 )
 from stepscope.parse.log.state import MAX_TEXT
 from stepscope.parse.log.templates import Templates
@@ -159,7 +158,7 @@ class Lanes:
         number = raw[start + 7 : at - 2]
         if match is None or raw[at - 2 : at - 1] != b":" or not number.isdigit():
             return False
-        found = iteration_numbers(match, value(number))
+        found = iteration_numbers(match, float(number))
         return self._keep(line, "", found, "iteration")
 
     def _sglang(self, line: int, raw: bytes) -> bool:

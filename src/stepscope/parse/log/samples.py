@@ -1,8 +1,10 @@
 """Lines of a running server that are samples: statistics and single iterations."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+
+import msgspec
 
 from stepscope.parse.log.state import Here, State
 
@@ -50,11 +52,13 @@ ITERATION = re.compile(
     rb"(?:, \w+ KV cache usage: ((?:\d*\.)?\d+)%)?"
 )
 _ITERATION_NAMES = (
+    "iteration",
     "context_requests",
     "context_tokens",
     "n_running",
     "generation_tokens",
     "elapsed_ms",
+    "kv_usage_pct",
 )
 _TIMING = re.compile(
     r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
@@ -80,8 +84,19 @@ _TIMING_KEYS = {
 }
 
 
-#: A number's value. Logs repeat their numbers, and reading one is dear.
-value: Callable[[bytes], float] = lru_cache(maxsize=16_384)(float)
+_decoded: Callable[[bytes], list[float]] = msgspec.json.Decoder(list[float]).decode
+
+
+def values(printed: Sequence[bytes]) -> list[float]:
+    """Read numbers as ``float`` does; a reader of JSON does it at a fourth of the price.
+
+    Raises:
+        ValueError: One of them is no number.
+    """
+    try:
+        return _decoded(b"[" + b",".join(printed) + b"]")
+    except msgspec.DecodeError:  # A leading zero or point.
+        return [float(each) for each in printed]
 
 
 def figures(text: str) -> dict[str, float]:
@@ -120,14 +135,13 @@ def spec_stats(state: State, here: Here) -> None:
 
 def iteration_numbers(match: re.Match[bytes], engine: float) -> dict[str, float]:
     """Return the figures of one line of ``--enable-logging-iteration-details``."""
-    n, *values, dummy, usage = match.groups()
-    found = {"iteration": float(n)}
-    found.update(zip(_ITERATION_NAMES, map(value, values), strict=True))
+    *printed, dummy, usage = match.groups()
+    if usage:
+        printed.append(usage)
+    found = dict(zip(_ITERATION_NAMES, values(printed), strict=False))
     found["engine"] = engine
     if dummy:
         found["dummy"] = 1.0
-    if usage:
-        found["kv_usage_pct"] = value(usage)
     return found
 
 
@@ -161,8 +175,9 @@ def _seconds(minutes: bytes, secs: bytes) -> int:
 
 def timing_numbers(match: re.Match[bytes]) -> dict[str, float]:
     """Return the figures of a timing line that ``TIMING`` matched."""
-    slot, task, what, *values = match.group(5, 6, 7, 8, 9)
-    return dict(zip(_TIMING_KEYS[what], map(value, (slot, task, *values)), strict=True))
+    slot, task, what, in_ms, in_tokens = match.group(5, 6, 7, 8, 9)
+    printed = (slot, task, in_ms, in_tokens)
+    return dict(zip(_TIMING_KEYS[what], values(printed), strict=True))
 
 
 def llama_timing(state: State, here: Here) -> bool:

@@ -7,11 +7,12 @@ others are read by a pattern that is made of the template.
 
 import re
 
-from stepscope.parse.log.samples import figures, value
+from stepscope.parse.log.samples import figures, values
 
-_NUMBER = rb"([0-9]+(?:\.[0-9]+)?)"
-_COUNT = rb"([0-9]+)"
-_TOKEN = re.compile(_NUMBER)
+_TOKEN = re.compile(rb"([0-9]+(?:\.[0-9]+)?)")
+#: Wider than a token and twice as fast to find; what is no number is refused later.
+_NUMBER = rb"([0-9.]+)"
+_COUNT = rb"0*([0-9]+)"
 _FIRST_TOKEN = 10_000
 _MAX_TEMPLATES = 512
 _MAX_BYTES = 2_000
@@ -37,18 +38,17 @@ class Templates:
         """
         start = message[:6]
         form = self._last.get(start)
-        if form is not None:
-            match = form[0].fullmatch(message)
-            if match is not None:
-                return dict(zip(form[1], map(value, match.groups()), strict=True))
-        form = self._form(message)
-        if form is None:
-            return None
-        match = form[0].fullmatch(message)
+        match = form[0].fullmatch(message) if form is not None else None
         if match is None:
+            form = self._form(message)
+            match = form[0].fullmatch(message) if form is not None else None
+            if form is None or match is None:
+                return None
+            self._last[start] = form
+        try:
+            return dict(zip(form[1], values(match.groups()), strict=True))
+        except ValueError:
             return None
-        self._last[start] = form
-        return dict(zip(form[1], map(value, match.groups()), strict=True))
 
     def _form(self, message: bytes) -> Form | None:
         template = tuple(_TOKEN.split(message)[::2])
