@@ -26,42 +26,65 @@ def changes(
     """
     made = []
     for metric in dict.fromkeys(c.metric for c in comparisons):
-        rows = [_row(c) for c in comparisons if c.metric == metric]
-        rows += [_mean(p) for p in pooled if p.metric == metric]
-        drawn = [row for row in rows if row is not None][:_MOST_ROWS]
-        if drawn:
-            made.append(_figure(metric, drawn))
+        rows = [c for c in comparisons if c.metric == metric]
+        means = [p for p in pooled if p.metric == metric]
+        naming = _Naming(rows)
+        drawn = [_row(c, naming) for c in rows] + [_mean(p, naming) for p in means]
+        known = [row for row in drawn if row is not None][:_MOST_ROWS]
+        if known:
+            made.append(_figure(metric, naming.pair, known))
     return tuple(made)
+
+
+class _Naming:
+    """Labels of rows: what all rows share is said once, in the title.
+
+    Attributes:
+        pair: ``B over A`` where there is one pair; empty otherwise.
+    """
+
+    def __init__(self, rows: Sequence[Comparison]) -> None:
+        pairs = {(c.a, c.b) for c in rows}
+        shapes = {(c.input_tokens, c.output_tokens) for c in rows}
+        self.pair = "" if len(pairs) > 1 else self._pair(rows[0].a, rows[0].b)
+        self._one_shape = len(shapes) == 1
+
+    def _pair(self, a: str, b: str) -> str:
+        return f"{_short(b)} over {_short(a)}"
+
+    def of(self, a: str, b: str, at: str) -> str:
+        """Return the label of a row."""
+        return at if self.pair else f"{self._pair(a, b)}, {at}"
+
+    def at(self, c: Comparison) -> str:
+        """Return where a row was measured."""
+        shape = ""
+        if not self._one_shape and c.input_tokens is not None:
+            shape = f" ({c.input_tokens} in, {c.output_tokens} out)"
+        if c.concurrency is not None:
+            return f"{c.concurrency} in flight{shape}"
+        rate = "open loop" if c.request_rate is None else f"{c.request_rate:g}/s"
+        return f"{rate}{shape}"
 
 
 def _short(name: str) -> str:
     return name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…"
 
 
-def _row(c: Comparison) -> dict[str, object] | None:
+def _row(c: Comparison, naming: _Naming) -> dict[str, object] | None:
     if c.delta_pct is None:
         return None
-    at = _point(c)
-    return _entry(
-        f"{_short(c.b)} over {_short(c.a)}, {at}", c.delta_pct, c.ci95_pct, c.verdict
-    )
+    label = naming.of(c.a, c.b, naming.at(c))
+    return _entry(label, c.delta_pct, c.ci95_pct, c.verdict)
 
 
-def _point(c: Comparison) -> str:
-    if c.concurrency is not None:
-        shape = ""
-        if c.input_tokens is not None and c.output_tokens is not None:
-            shape = f" ({c.input_tokens} in, {c.output_tokens} out)"
-        return f"{c.concurrency}{shape}"
-    return "open loop" if c.request_rate is None else f"{c.request_rate:g}/s"
-
-
-def _mean(p: PooledComparison) -> dict[str, object] | None:
+def _mean(p: PooledComparison, naming: _Naming) -> dict[str, object] | None:
     if p.delta_pct is None:
         return None
-    label = f"{_short(p.b)} over {_short(p.a)}, all rows"
     told = "undetermined" if p.rows_agree is False else p.verdict
-    return _entry(label, p.delta_pct, p.ci95_pct, told)
+    return _entry(
+        naming.of(p.a, p.b, f"mean of {p.n_rows} rows"), p.delta_pct, p.ci95_pct, told
+    )
 
 
 def _entry(
@@ -78,10 +101,10 @@ def _entry(
     }
 
 
-def _figure(metric: str, rows: Sequence[dict[str, object]]) -> Figure:
+def _figure(metric: str, pair: str, rows: Sequence[dict[str, object]]) -> Figure:
     labels = list(dict.fromkeys(str(row["row"]) for row in rows))
     name = _METRICS.get(metric, metric)
-    title = f"Changes tested: {name}"
+    title = f"Changes tested: {name}" + (f", {pair}" if pair else "")
     return Figure(
         name=f"changes-{metric.replace('_', '-')}",
         title=title,

@@ -22,7 +22,10 @@ def token_stack(
     Returns:
         None where no TPOT is known.
     """
-    own = [s for s in stacks if s.configuration == configuration]
+    own = sorted(
+        (s for s in stacks if s.configuration == configuration),
+        key=lambda s: s.concurrency,
+    )
     if not own:
         return None
     names = list(dict.fromkeys(part.name for stack in own for part in stack.parts))
@@ -119,6 +122,7 @@ def _spec(
                         "legend": {
                             "orient": "bottom",
                             "columns": 2,
+                            "columnPadding": 40,
                             "title": None,
                             "labelLimit": 260,
                         },

@@ -53,7 +53,7 @@ def _rows(analysis: Analysis) -> Iterator[Tested]:
             mean_b=shown(c.mean_b),
             delta=_percent(c.delta_pct),
             interval=_interval(c.ci95_pct),
-            units=f"{c.n_a} and {c.n_b} {'launches' if c.unit == 'launch' else 'runs'}",
+            units=f"{c.n_a}, {c.n_b} {'launches' if c.unit == 'launch' else 'runs'}",
             p=shown(c.p_adjusted),
             verdict=_verdict(c),
             needed=_needed(c),
