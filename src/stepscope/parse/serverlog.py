@@ -114,9 +114,10 @@ class LogReader:
 
     def _lane(self) -> Lane | None:
         """Return what takes samples from here on, until another line is read."""
-        if self._bars.idle and self._known_for == self._known():
-            return self._lanes.choose()
-        return None
+        lane = self._lanes.choose()
+        if lane is None or not self._bars.idle or self._known_for != self._known():
+            return None
+        return lane
 
     def _climbing(self) -> bool:
         """True where a bar's states need only be held back."""

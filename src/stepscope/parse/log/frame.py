@@ -36,6 +36,10 @@ _RANK = re.compile(r"\[rank\d+\]: ?")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
 _DAYS_BEFORE = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
 
+#: How far into a line a frame may reach that is remembered, and how many are.
+_MAX_HEAD = 200
+_MAX_HEADS = 4_096
+_YEAR = re.compile(r"[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
 #: A stamp without its seconds.
 _YEAR_MINUTE = re.compile(rb"\d\d-\d\d \d\d:\d\d:")
 _UNIX_MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:")
@@ -66,6 +70,7 @@ class Head:
     """What a frame says beside its time."""
 
     process: str | None
+    level: str
 
 
 class FrameReader:
@@ -74,6 +79,7 @@ class FrameReader:
     def __init__(self) -> None:
         self._stamp = ""
         self._at_s: float | None = None
+        self._heads: dict[str, Head | None] = {}
         self._minute = b""
         self._minute_s: float | None = None
 
@@ -107,7 +113,7 @@ class FrameReader:
             text = _ANSI.sub("", text)
         if text.startswith("[rank"):
             text = _RANK.sub("", text, count=1)
-        frame = self._engine_frame(text)
+        frame = self._known_frame(text) or self._engine_frame(text)
         if frame is not None:
             return frame
         if text.startswith("{"):
@@ -125,6 +131,35 @@ class FrameReader:
         if "INFO " in text[:300] or "ERROR " in text[:300] or "WARN" in text[:300]:
             return self._searched(text)
         return self._bare(text)
+
+    def _known_frame(self, text: str) -> Frame | None:
+        """Read a frame of vLLM that differs from one met before in its clock alone."""
+        end = text.find("] ", 0, _MAX_HEAD) + 2
+        at = text.rfind(" [", 0, end) - 14
+        if at < 0:
+            return None
+        stamp = text[at : at + 14]
+        key = text[:at] + text[at + 14 : end]
+        try:
+            head = self._heads[key]
+        except KeyError:
+            head = vllm_head(text[:end], at)
+            if len(self._heads) < _MAX_HEADS:
+                self._heads[key] = head
+        if head is None:
+            return None
+        if stamp != self._stamp:
+            if _YEAR.fullmatch(stamp) is None:
+                return None
+            self._stamp, self._at_s = stamp, _year_s(stamp)
+        return Frame(
+            text[end:].rstrip("\r"),
+            head.process,
+            head.level,
+            self._at_s,
+            "year" if self._at_s is not None else None,
+            "vllm",
+        )
 
     def _engine_frame(self, text: str) -> Frame | None:
         procs = _PROCS.match(text)
@@ -252,9 +287,9 @@ def vllm_head(text: str, at: int) -> Head | None:
         return None
     procs = _PROCS.match(text)
     head = _HEAD.match(text, procs.end() if procs is not None else 0)
-    if head is None or head.end() != len(text) or head.start(2) != at:
+    if head is None or head.end() != len(text) or head.start(2) != at or "\n" in text:
         return None
-    return Head(_process(procs.group()) if procs is not None else None)
+    return Head(_process(procs.group()) if procs is not None else None, head[1])
 
 
 def _process(prefix: str) -> str | None:

@@ -21,7 +21,6 @@ from stepscope.parse.log.samples import (
     timing_numbers,
 )
 from stepscope.parse.log.state import MAX_TEXT
-from stepscope.parse.log.templates import Templates
 from stepscope.run.serverlog import LogEvent
 
 #: docker's json-file around a line in which nothing had to be escaped.
@@ -46,7 +45,7 @@ class Lanes:
 
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
-        self._templates = Templates()
+        self._templates = messages.templates
         self._heads: dict[bytes, Head | None] = {}
         self._tags: dict[bytes, str | None] = {}
         self._last = b""

@@ -6,10 +6,11 @@ from stepscope.parse.log.failures import FailureReader
 from stepscope.parse.log.frame import Frame, FrameReader
 from stepscope.parse.log.llamacpp import read_llama
 from stepscope.parse.log.rules import Rules, apply, first_word, untagged, valued
-from stepscope.parse.log.samples import engine_stats, sglang_batch, spec_stats
+from stepscope.parse.log.samples import engine_stats, figures, sglang_batch
 from stepscope.parse.log.sglang import SGLANG_RULES
 from stepscope.parse.log.shapes import Dull, Shapes
 from stepscope.parse.log.state import Here, State
+from stepscope.parse.log.templates import Templates
 from stepscope.parse.log.vllm_boot import BOOT_RULES, capture_bar, ready
 from stepscope.parse.log.vllm_config import CONFIG_RULES, read_loose
 from stepscope.parse.log.vllm_memory import MEMORY_RULES
@@ -54,6 +55,7 @@ class Messages:
         failures: Tracebacks and errors of the last start.
         frames: Takes the frames off.
         shapes: The lines that were turned away; one of them may hold the last time.
+        templates: The wordings of the samples so far.
         n_boots: Starts so far.
     """
 
@@ -63,6 +65,7 @@ class Messages:
         self.failures = FailureReader()
         self.frames = FrameReader()
         self.shapes = Shapes()
+        self.templates = Templates()
         self.n_boots = 1
 
     def stamp(self, frame: Frame | None) -> None:
@@ -127,16 +130,20 @@ class Messages:
         text = here.text
         start = text[:32]
         if "throughput" in text and ("Avg prompt throughput" in text):
-            engine_stats(self.state, here)
+            engine_stats(self.state, here, self._figures(text))
             if self.state.ready_line is None:
                 ready(self.state, here)  # Only a serving engine prints these.
         elif start.startswith(("Prefill batch", "Decode batch")):
-            sglang_batch(self.state, here)
+            sglang_batch(self.state, here, self._figures(text))
         elif start.startswith("SpecDecoding metrics"):
-            spec_stats(self.state, here)
+            self.state.event(here, "stats", self._figures(text))
         else:
             return False
         return True
+
+    def _figures(self, text: str) -> dict[str, float]:
+        found = self.templates.read(text.encode()) if text.isascii() else None
+        return figures(text) if found is None else found
 
     def _bar(self, here: Here) -> bool:
         """Take a progress bar: of loading, or of graph capture."""

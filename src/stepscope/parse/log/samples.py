@@ -48,8 +48,8 @@ _ENGINES = re.compile(r"(\d+) Engines Aggregated")
 ITERATION = re.compile(
     rb"Iteration\((\d+)\): (\d+) context requests, (\d+) context tokens, "
     rb"(\d+) generation requests, (\d+) generation tokens, "
-    rb"iteration elapsed time: ((?:\d*\.)?\d+) ms( \(dummy\))?"
-    rb"(?:, \w+ KV cache usage: ((?:\d*\.)?\d+)%)?"
+    rb"iteration elapsed time: (\d*\.?\d+) ms( \(dummy\))?"
+    rb"(?:, \w+ KV cache usage: (\d*\.?\d+)%)?"
 )
 _ITERATION_NAMES = (
     "iteration",
@@ -68,7 +68,7 @@ _TIMING = re.compile(
 TIMING = re.compile(
     rb"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) I slot print_timing: "
     rb"id +(\d+) \| task +(-?\d+) \| +"
-    rb"(prompt eval|eval|total) time = +((?:\d*\.)?\d+) ms / +(\d+) tokens"
+    rb"(prompt eval|eval|total) time = +(\d*\.?\d+) ms / +(\d+) tokens"
 )
 #: The same, where nothing about it is odd.
 WHOLE_TIMING = re.compile(TIMING.pattern + rb"[^\x1b\[\x80-\xff]*")
@@ -115,9 +115,8 @@ def figures(text: str) -> dict[str, float]:
     return found
 
 
-def engine_stats(state: State, here: Here) -> None:
-    """Take vLLM's periodic line: rates, queue, cache, hits."""
-    found = figures(here.text)
+def engine_stats(state: State, here: Here, found: dict[str, float]) -> None:
+    """Take vLLM's periodic line, and its figures: rates, queue, cache, hits."""
     engine, engines = _ENGINE.match(here.text), _ENGINES.match(here.text)
     if engine is not None:
         found["engine"] = float(engine[1])
@@ -126,11 +125,6 @@ def engine_stats(state: State, here: Here) -> None:
     state.event(here, "stats", found)
     if found.get("n_preemptions"):
         state.event(here, "preemption", {"n": found["n_preemptions"]})
-
-
-def spec_stats(state: State, here: Here) -> None:
-    """Take vLLM's periodic line about speculative decoding."""
-    state.event(here, "stats", figures(here.text))
 
 
 def iteration_numbers(match: re.Match[bytes], engine: float) -> dict[str, float]:
@@ -154,9 +148,9 @@ def batch_numbers(found: dict[str, float], *, prefill: bool) -> dict[str, float]
     return found
 
 
-def sglang_batch(state: State, here: Here) -> None:
-    """Take one ``Prefill batch`` or ``Decode batch`` line."""
-    found = batch_numbers(figures(here.text), prefill=here.text.startswith("Prefill"))
+def sglang_batch(state: State, here: Here, found: dict[str, float]) -> None:
+    """Take one ``Prefill batch`` or ``Decode batch`` line, and its figures."""
+    found = batch_numbers(found, prefill=here.text.startswith("Prefill"))
     state.event(here, "stats", found)
     if found.get("n_retracted"):
         state.event(here, "preemption", {"n": found["n_retracted"]})

@@ -39,7 +39,7 @@ class Templates:
         start = message[:6]
         form = self._last.get(start)
         match = form[0].fullmatch(message) if form is not None else None
-        if match is None:
+        if form is None or match is None:
             form = self._form(message)
             match = form[0].fullmatch(message) if form is not None else None
             if form is None or match is None:
