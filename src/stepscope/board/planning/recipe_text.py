@@ -51,10 +51,11 @@ def base_of(run: Run, analysis: Analysis, history: History) -> Base:
     An import that does not say what was asked gets the tokens that were counted.
 
     Raises:
-        RefusedError: Nothing says how long requests were.
+        RefusedError: Nothing says how long requests were, or the run's own recipe is
+            none.
     """
     if run.recipe_text is not None:
-        return Base(tomllib.loads(run.recipe_text), ())
+        return Base(_own_recipe(run.id, run.recipe_text), ())
     workload, counted = _workload(run, analysis)
     data, notes = _server(run, history)
     notes += counted
@@ -74,6 +75,25 @@ def base_of(run: Run, analysis: Analysis, history: History) -> Base:
         }
     data["workload"] = workload
     return Base(data, tuple(notes))
+
+
+def _own_recipe(run_id: str, text: str) -> dict[str, Any]:
+    try:
+        data = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise _no_recipe(run_id, f"its recipe is no TOML ({error})") from error
+    if not isinstance(data.get("workload"), dict):
+        raise _no_recipe(run_id, "its recipe has no [workload]")
+    return data
+
+
+def _no_recipe(run_id: str, found: str) -> RefusedError:
+    return RefusedError(
+        run_id,
+        found,
+        "the recipe that it was measured by, to extend it",
+        "Plan from a run whose recipe.toml is as stepscope run kept it",
+    )
 
 
 def _server(run: Run, history: History) -> tuple[dict[str, Any], list[str]]:
