@@ -3,13 +3,10 @@
 import random
 from typing import Any
 
-import msgspec
-import pytest
 from hypothesis import given, settings, strategies as st
 
 from stepscope.clock import ManualClock
-from stepscope.load.aligned import MovedJournal, error_over, moved, offset_of
-from stepscope.run.frames import frame, payloads
+from stepscope.load.aligned import error_over, moved, offset_of
 from stepscope.run.requests import Request
 
 AHEAD_NS = 7_000_000_000
@@ -72,15 +69,3 @@ def test_all_instants_of_a_request_move_and_no_duration_does() -> None:
     assert here.first_byte_at_ns is None
     for name in ("ttft_ns", "e2el_ns", "tpot_ns"):
         assert getattr(here, name) == getattr(there, name)
-
-
-@pytest.mark.parametrize("portion", [1, 7, 64, 10_000])
-def test_a_journal_is_moved_however_it_was_cut(portion: int) -> None:
-    whole = b"".join(frame(msgspec.msgpack.encode(request(i))) for i in range(5))
-    torn = whole + frame(b"cut")[:-1]
-    journal = MovedJournal(AHEAD_NS)
-    out = b"".join(
-        journal.feed(torn[at : at + portion]) for at in range(0, len(torn), portion)
-    )
-    found = [msgspec.msgpack.decode(p, type=Request) for p in payloads(out)]
-    assert found == [moved(request(i), AHEAD_NS) for i in range(5)]

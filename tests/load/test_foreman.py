@@ -9,12 +9,14 @@ from tests.load.scripted import ScriptedServer, answer
 
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError
-from stepscope.load.aligned import MovedJournal
 from stepscope.load.foreman import Foreman, Heard
 from stepscope.load.messages import FrameReader, Go, Job, Ready, Tally, ToParent
 from stepscope.load.spec import LoadSpec, check_workers
 from stepscope.run.frames import payloads
 from stepscope.run.requests import Request
+
+#: As if the other machine had booted earlier.
+AHEAD_NS = 10**12
 
 
 def job(url: str) -> Job:
@@ -24,12 +26,13 @@ def job(url: str) -> Job:
     )  # fmt: skip
     return Job(
         spec=spec, worker=0, n_workers=1, journal_dir="of another machine", cpus=(),
-        text=None,
+        text=None, ahead_ns=AHEAD_NS,
     )  # fmt: skip
 
 
 def test_a_cell_comes_back_through_bytes_alone() -> None:
-    clock, reader, journal = SystemClock(), FrameReader(ToParent), MovedJournal(0)
+    clock, reader = SystemClock(), FrameReader(ToParent)
+    began_at_ns = clock.now_ns()
     said, written, told = [], b"", False
     with ScriptedServer(lambda e: e.write(answer())) as server:
         foreman = Foreman()
@@ -40,7 +43,8 @@ def test_a_cell_comes_back_through_bytes_alone() -> None:
             written += heard.written.get("requests-0.journal", b"")
             if not told and any(isinstance(s, Ready) for s in said):
                 told = True
-                go = Go(at_ns=clock.now_ns() + 20_000_000)
+                at_ns = clock.now_ns() - AHEAD_NS + 20_000_000
+                go = Go(at_ns=at_ns)
                 foreman.tell(msgspec.msgpack.encode(go))
             if heard.over:
                 break
@@ -48,10 +52,13 @@ def test_a_cell_comes_back_through_bytes_alone() -> None:
     assert heard.ending is None
     assert isinstance(said[-1], Tally)
     assert said[-1].n_ok == 12
-    found = [
-        msgspec.msgpack.decode(p, type=Request) for p in payloads(journal.feed(written))
-    ]
+    found = [msgspec.msgpack.decode(p, type=Request) for p in payloads(written)]
     assert sorted(r.index for r in found) == list(range(12))
+    # Written on the clock of who asked, seconds of the tally too.
+    for at_ns in (r.sent_at_ns + AHEAD_NS for r in found):
+        assert began_at_ns < at_ns < clock.now_ns()
+    seconds = {r.chunks_ns[0] // 10**9 for r in found}
+    assert seconds <= set(said[-1].chunks_by_second)
 
 
 def test_a_worker_that_is_told_to_end_says_what_it_has() -> None:

@@ -118,7 +118,7 @@ def test_workers_are_merged_and_the_busiest_one_counts() -> None:
 def test_with_no_worker_left_nothing_is_known_and_it_is_limited() -> None:
     health = client_health([], 2, ["client worker 0 was killed (SIGKILL)"])
     assert health.verdict == "limited"
-    unknown = {"loop", "stamps", "verdict", "reasons", "processes"}
+    unknown = {"loop", "stamps", "verdict", "reasons", "processes", "nodes"}
     for name in ClientHealth.__struct_fields__:
         if name not in unknown:
             assert getattr(health, name) is None, name

@@ -9,11 +9,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from stepscope.run.frames import frame, payloads
 from stepscope.run.requests import Request
 
 _ROUND_TRIPS = 20
-_HEAD_BYTES = len(frame(b""))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +65,3 @@ def moved(request: Request, offset_ns: int) -> Request:
         if name.endswith("_at_ns") and (value := getattr(request, name)) is not None
     }
     return msgspec.structs.replace(request, **changes)
-
-
-class MovedJournal:
-    """Moves a journal to our clock as it comes, in any portions."""
-
-    def __init__(self, offset_ns: int) -> None:
-        self._offset_ns = offset_ns
-        self._rest = b""
-        self._decode = msgspec.msgpack.Decoder(Request).decode
-
-    def feed(self, data: bytes) -> bytes:
-        """Return the whole frames that ``data`` completes, moved."""
-        buffer = self._rest + data
-        frames, at = [], 0
-        for payload in payloads(buffer):
-            at += _HEAD_BYTES + len(payload)
-            request = moved(self._decode(payload), self._offset_ns)
-            frames.append(frame(msgspec.msgpack.encode(request)))
-        self._rest = buffer[at:]
-        return b"".join(frames)

@@ -26,7 +26,10 @@ class Counts:
         capped: A request that was due found no slot and none might be opened.
     """
 
-    def __init__(self, n_slots: int, n_left: int, clock: Clock) -> None:
+    def __init__(
+        self, n_slots: int, n_left: int, clock: Clock, ahead_ns: int = 0
+    ) -> None:
+        self._ahead_ns = ahead_ns
         self.delays = Spread()
         self.n_reads = self.n_unstamped = self.n_merged = self.n_late_merged = 0
         self.busy_ns = 0
@@ -91,8 +94,9 @@ class Counts:
         self._n_ended_chunks += request.n_chunks
         at, by_second = 0, self._by_second
         while at < len(arrivals):
-            second = arrivals[at] // NS_PER_S
-            until = bisect_left(arrivals, (second + 1) * NS_PER_S, at)
+            second = (arrivals[at] - self._ahead_ns) // NS_PER_S
+            ends_at_ns = (second + 1) * NS_PER_S + self._ahead_ns
+            until = bisect_left(arrivals, ends_at_ns, at)
             by_second[second] = by_second.get(second, 0) + until - at
             at = until
         if not request.ok:

@@ -84,7 +84,7 @@ class Foreman:
         self._worker = Process(job_here)
 
     def tell(self, order: bytes) -> None:
-        """Say something to the worker; its instants are of this clock."""
+        """Say something to the worker."""
         assert self._worker is not None
         with self._told:
             self._worker.tell(msgspec.msgpack.decode(order, type=ToWorker))

@@ -3,16 +3,16 @@
 import contextlib
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
 import msgspec
 
-from stepscope.load.aligned import MovedJournal, Offset
+from stepscope.load.aligned import Offset
 from stepscope.load.foreman import Heard
-from stepscope.load.messages import Go, Job, ToWorker
+from stepscope.load.messages import Job, ToWorker
 
 _END_TIMEOUT_S = 10.0
 
@@ -38,7 +38,6 @@ class FarHand:
         reading, self._writing = os.pipe()
         self.words: IO[bytes] = os.fdopen(reading, "rb", buffering=0)
         items = None if job.items_path is None else Path(job.items_path).read_bytes()
-        self._moved: dict[str, Callable[[bytes], bytes]] = {}
         self._how: str | None = None
         self._thread = threading.Thread(
             target=self._listen, args=(msgspec.msgpack.encode(job), items), daemon=True
@@ -53,9 +52,7 @@ class FarHand:
             getattr(self._post.foreman, name).remote(*said)
 
     def tell(self, order: ToWorker) -> None:
-        """Say something to it; instants become those of its clock."""
-        if isinstance(order, Go):
-            order = Go(at_ns=order.at_ns + self._post.offset.offset_ns)
+        """Say something to it."""
         self._call("tell", msgspec.msgpack.encode(order))
 
     def _listen(self, job: bytes, items: bytes | None) -> None:
@@ -79,11 +76,6 @@ class FarHand:
 
     def _write(self, written: Mapping[str, bytes]) -> None:
         for name, data in written.items():
-            if name.startswith("requests"):
-                if name not in self._moved:
-                    journal = MovedJournal(self._post.offset.offset_ns)
-                    self._moved[name] = journal.feed
-                data = self._moved[name](data)  # noqa: PLW2901  # on our clock
             with (self._dir / name).open("ab", buffering=0) as file:
                 file.write(data)
 

@@ -46,6 +46,7 @@ class Lane:
         peers: The servers; slots are dealt over them in turn.
         write: Takes each ended request and the pieces of its text, at once.
         clock: The monotonic clock.
+        ahead_ns: What it is ahead of the parent's by.
     """
 
     def __init__(
@@ -55,7 +56,9 @@ class Lane:
         peers: Sequence[Peer],
         write: Callable[[Request, list[str] | None], None],
         clock: Clock,
+        ahead_ns: int = 0,
     ) -> None:
+        self._ahead_ns = ahead_ns
         self.loop = asyncio.get_running_loop()
         self.worker = worker
         self.peers = peers
@@ -102,7 +105,7 @@ class Lane:
         self._running = True
         self.waking.start()
         n_held = 0 if self._open_loop else len(self.slots)
-        self.counts = Counts(n_held, stock.n_requests, self._clock)
+        self.counts = Counts(n_held, stock.n_requests, self._clock, self._ahead_ns)
         if self._open_loop:
             from stepscope.load.pacing import Pacer  # numpy: 13 MB
 

@@ -30,7 +30,11 @@ class TextPlan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Parent to worker, first: what to do."""
+    """Parent to worker, first: what to do.
+
+    ``ahead_ns``: the worker's monotonic clock minus the parent's. What passes between
+    the two, and what is written down, is on the parent's.
+    """
 
     spec: LoadSpec
     worker: int
@@ -39,6 +43,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True, tag=True):
     cpus: tuple[int, ...]
     text: TextPlan | None
     items_path: str | None = None
+    ahead_ns: int = 0
 
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, tag=True):

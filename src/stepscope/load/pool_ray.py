@@ -1,7 +1,8 @@
 """Workers on the nodes of a Ray cluster.
 
 A Ray actor on each node starts the same worker that runs here otherwise and passes on
-what it says and writes. Instants are moved to this machine's clock on the way.
+what it says and writes. The worker is told what its clock is ahead by, and writes
+instants of this machine's.
 """
 
 import contextlib
@@ -164,13 +165,15 @@ class RayPool:
         spec = self._spec
         # A key lies in our environment or our file, not in a node's.
         carried = authorization(spec.api_key_env, spec.api_key_file) | spec.headers
+        post = self._posts[job.worker]
         told = msgspec.structs.replace(
             job,
+            ahead_ns=post.offset.offset_ns,
             spec=msgspec.structs.replace(
                 job.spec, api_key_env=None, api_key_file=None, headers=carried
             ),
         )
-        return FarHand(told, self._posts[job.worker], self._dir)
+        return FarHand(told, post, self._dir)
 
     def nodes(self, crew: Crew) -> tuple[ClientNode, ...]:
         """Read the clocks again, and return what each node did."""

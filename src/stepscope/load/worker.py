@@ -19,6 +19,7 @@ import msgspec
 
 from stepscope.clock import Clock, SystemClock
 from stepscope.errors import SessionError, StepscopeError
+from stepscope.load.aligned import moved
 from stepscope.load.drawing import stock_of
 from stepscope.load.lane import Lane
 from stepscope.load.messages import (
@@ -52,6 +53,7 @@ class Journal:
     """The journals of one worker; a record is one ``write``."""
 
     def __init__(self, job: Job) -> None:
+        self._ahead_ns = job.ahead_ns
         self._requests = _open(f"{job.journal_dir}/requests-{job.worker}.journal")
         self._texts = -1
         if job.spec.keep_text:
@@ -62,6 +64,8 @@ class Journal:
         if texts is not None and self._texts >= 0:
             text = (request.index, "".join(texts))
             _append(self._texts, msgspec.msgpack.encode(text))
+        if self._ahead_ns:
+            request = moved(request, self._ahead_ns)
         _append(self._requests, msgspec.msgpack.encode(request))
 
 
@@ -88,7 +92,8 @@ class Worker:
         asyncio.get_running_loop().set_exception_handler(self._on_defect)
         spec = job.spec
         self._stock = stock_of(job)
-        self._lane = Lane(spec, job.worker, _peers(spec), Journal(job).write, clock)
+        write = Journal(job).write
+        self._lane = Lane(spec, job.worker, _peers(spec), write, clock, job.ahead_ns)
         self._lane.new_slot = self._new_slot
         for _ in range(_slots_at_start(job)):
             self._lane.grown()
@@ -164,7 +169,7 @@ class Worker:
     def _obey(self, orders: Iterable[ToWorker]) -> None:
         for order in orders:
             if isinstance(order, Go) and not self._go.done():
-                self._go.set_result(order.at_ns)
+                self._go.set_result(order.at_ns + self._job.ahead_ns)
             elif isinstance(order, Stop):
                 self._stop()
 
