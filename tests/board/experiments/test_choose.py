@@ -209,15 +209,18 @@ def test_a_gpu_is_traced_first_since_that_decides_most_a_minute(bench: Bench) ->
     assert {c.capture for c in launch.cells if c.wanted} == {"traced"}
 
 
-def test_after_a_trace_eager_is_tried_for_what_it_left(bench: Bench) -> None:
-    start = bench.launch(
-        name="baseline-l0", configuration="baseline", command=("vllm", "serve", "m")
-    )
+def after_a_failed_trace(
+    bench: Bench, text: str, command: tuple[str, ...]
+) -> Next | Nothing:
+    start = bench.launch(name="baseline-l0", configuration="baseline", command=command)
     run, analysis = measured(
-        bench, VLLM, engine="vllm", gpu="NVIDIA H200", n_gpus=1, launches=(start,)
+        bench, text, engine="vllm", gpu="NVIDIA H200", n_gpus=1, launches=(start,)
     )
-    first = following(run, analysis, VLLM)
+    cells = (replace(analysis.cells[0], telemetry=None),)
+    analysis = replace(analysis, cells=cells)
+    first = following(run, analysis, text)
     assert isinstance(first, Next)
+    assert first.experiment.change == "trace"
     failed = bench.launch(
         name="baseline-trace-x0",
         configuration="baseline",
@@ -225,8 +228,31 @@ def test_after_a_trace_eager_is_tried_for_what_it_left(bench: Bench) -> None:
         experiment=first.experiment,
     )
     run = replace(run, launches=(*run.launches, failed))
-    second = following(run, analysis, VLLM)
-    assert isinstance(second, Next)
-    assert (second.experiment.number, second.experiment.change) == (1, "graphs")
-    (launch,) = second.plan.launches
-    assert launch.configuration.flags["enforce-eager"] is True
+    return following(run, analysis, text)
+
+
+def test_eager_beside_graphs_is_run_where_launches_repeat(bench: Bench) -> None:
+    text = VLLM.replace("explain", "n_launches = 3\nexplain")
+    found = after_a_failed_trace(bench, text, ("vllm", "serve", "m"))
+    assert isinstance(found, Next)
+    assert (found.experiment.number, found.experiment.change) == (1, "graphs")
+    flags = [x.configuration.flags for x in found.plan.launches]
+    assert flags == [{"enforce-eager": True}] * 3
+
+
+def test_eager_beside_graphs_is_not_run_once_since_once_it_acquits_nobody(
+    bench: Bench,
+) -> None:
+    found = after_a_failed_trace(bench, VLLM, ("vllm", "serve", "m"))
+    assert isinstance(found, Nothing) or found.experiment.change != "graphs"
+
+
+def test_an_eager_baseline_is_run_with_graphs_even_once(bench: Bench) -> None:
+    found = after_a_failed_trace(bench, VLLM, ("vllm", "serve", "m", "--enforce-eager"))
+    assert isinstance(found, Next)
+    assert (found.experiment.change, found.experiment.splits) == (
+        "graphs",
+        ("scheduler", "launch"),
+    )
+    (launch,) = found.plan.launches
+    assert launch.configuration.flags == {"enforce-eager": False}

@@ -25,14 +25,17 @@ from stepscope.units import seconds
 
 #: How the session marks a cell whose turn did not come before it was told to stop.
 NEVER_BEGAN = "stopped before it began"
-#: What may be run unasked, and the change that each makes. Further repeats and other
+#: What may be run unasked: the offer, the change that it makes, and the launches of
+#: each side below which none of its outcomes decides anything of the baseline (eager
+#: beside graphs can but acquit, and that takes an interval). Further repeats and other
 #: loads tell no causes apart; what needs another recipe can not join a run.
-_OFFERS: tuple[tuple[Callable[[Facts], Iterator[Offer]], str], ...] = (
-    (watching.trace, "trace"),
-    (watching.eager, "graphs"),
-    (changing.threads, "threads"),
-    (changing.processors, "cpus"),
-    (changing.frontends, "api-servers"),
+_OFFERS: tuple[tuple[Callable[[Facts], Iterator[Offer]], str, int], ...] = (
+    (watching.trace, "trace", 1),
+    (changing.graphs, "graphs", 1),
+    (watching.eager, "graphs", 2),
+    (changing.threads, "threads", 1),
+    (changing.processors, "cpus", 1),
+    (changing.frontends, "api-servers", 1),
 )
 
 
@@ -80,7 +83,7 @@ def next_experiment(
         return Nothing("no closed-loop cell was measured")
     base = recipe.configurations[0]
     facts = Facts(run, analysis, history, opened(analysis, board))
-    offers = list(_offers(facts, run, base.name))
+    offers = list(_offers(facts, run, recipe))
     if not offers:
         return Nothing("no change that it knows would decide what is open")
     number = 1 + max(
@@ -119,11 +122,11 @@ def next_experiment(
     )
 
 
-def _offers(facts: Facts, run: Run, base: str) -> Iterator[tuple[Offer, str]]:
+def _offers(facts: Facts, run: Run, recipe: Recipe) -> Iterator[tuple[Offer, str]]:
     """Return what would decide something of the baseline and was not run before."""
-    tried = set(_tried(run))
-    for make, change in _OFFERS:
-        if change in tried:
+    tried, base = set(_tried(run)), recipe.configurations[0].name
+    for make, change, least in _OFFERS:
+        if change in tried or recipe.n_launches < least:
             continue
         for offer in make(facts):
             mine = tuple(o for o in offer.decides if o.configuration == base)

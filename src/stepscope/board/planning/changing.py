@@ -1,11 +1,14 @@
-"""Offers that change what a server may use, where no GPU takes part."""
+"""Offers that change what a server may use: threads, processors, graphs, frontends."""
 
 from collections.abc import Iterator
 
 from stepscope.board.planning.draft import Draft, Patch
-from stepscope.board.planning.history import THREADS
+from stepscope.board.planning.history import EAGER, THREADS
 from stepscope.board.planning.offer import Facts, Offer
 from stepscope.recipe.schema import cpu_set
+
+#: An API server below half a core hardly holds up the larger part of a step.
+_BUSY_PCT = 50.0
 
 
 def threads(facts: Facts) -> Iterator[Offer]:
@@ -57,11 +60,46 @@ def processors(facts: Facts) -> Iterator[Offer]:
     )
 
 
+def _frontend_cpu(facts: Facts) -> list[float]:
+    """Return the CPU of the API server in each cell; as good as busy where unknown."""
+    told = [c.telemetry for c in facts.analysis.cells if not c.warm_up]
+    return [
+        100.0 if t is None else t.process_cpu_pct.get("api-server", 100.0) for t in told
+    ]
+
+
+def graphs(facts: Facts) -> Iterator[Offer]:
+    """The same cells with graphs, where the baseline launches kernels one by one."""
+    history = facts.history
+    flag = EAGER.get(history.engine)
+    decides = facts.hypotheses("launch", "scheduler")
+    sizes = facts.sizes(decides)
+    base = next((x.command for x in facts.run.launches), ())
+    others = {f"--{flag}" in x.command for x in facts.run.launches if x.command}
+    if history.gpu is False or flag is None or not sizes:
+        return
+    if f"--{flag}" not in base or len(others) > 1:
+        return
+    yield Offer(
+        id="graphs",
+        title=f"the same cells with graphs (without --{flag})",
+        reason="what graphs take away is what launching one by one costs, with the host"
+        " work that a compiled model saves; the loop between steps is left as it was",
+        decides=decides,
+        needs=Draft(
+            repeats=dict.fromkeys((sizes[0], sizes[-1]), 2),
+            patches=(Patch("graphs-next", {flag: False}),),
+        ),
+    )
+
+
 def frontends(facts: Facts) -> Iterator[Offer]:
     """A second API server: does the first one hold tokens up?"""
     decides = facts.hypotheses("frontend")
     sizes = facts.sizes(decides)
     if facts.history.engine != "vllm" or not sizes or facts.history.frontends:
+        return
+    if all(cpu < _BUSY_PCT for cpu in _frontend_cpu(facts)):
         return
     yield Offer(
         id="api-servers",

@@ -30,6 +30,7 @@ OFFERS: tuple[Callable[[Facts], Iterator[Offer]], ...] = (
     repeating.anchor,
     watching.eager,
     watching.cpus,
+    changing.graphs,
     changing.threads,
     changing.processors,
     changing.frontends,
