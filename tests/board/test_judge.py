@@ -721,3 +721,11 @@ class TestWarmUp:
         found = self.finding("jit-during-measurement")
         entry = bench.entry("warm-up", None, groups=(group,), findings=(found,))
         assert entry.status == "standing"
+
+
+def test_the_busiest_process_is_the_one_that_computes(bench: Bench) -> None:
+    cpu = {"engine-core": 15.0, "worker": 95.0}
+    telemetry = bench.telemetry(process_cpu_pct=cpu, busiest_thread_cpu_pct=cpu)
+    run = bench.run(gpu=None, n_gpus=0)
+    entry = bench.entry("compute", run, bench.result(telemetry=telemetry))
+    assert (entry.status, entry.share_of_step_pct) == ("supported", 95.0)

@@ -167,3 +167,15 @@ def test_launches_of_a_side_that_differ_in_settings_make_no_pair(two: Two) -> No
     changed = replace(run.launches[0], cpus="0")
     run = replace(run, launches=(changed, *run.launches[1:]))
     assert pairs_of(run, analysis) == ()
+
+
+def test_a_cell_whose_processors_others_held_decides_nothing(two: Two) -> None:
+    from msgspec.structs import replace
+
+    starved = Finding(
+        code="cpu-starved", severity="warning", message="m", cell="base-c16-r0"
+    )
+    for other, moved in ((EAGER, "needs-launches"), ({**PLAIN, "cpus": "0"}, "longer")):
+        run, analysis = two.of([10.0], [50.0], base=PLAIN, other=other)
+        (pair,) = pairs_of(run, replace(analysis, findings=(starved,)))
+        assert pair.rows[0].effect.moved == moved

@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 
 from stepscope.analysis.cell.loop_rules import stalled_in_decode
@@ -19,6 +19,9 @@ from stepscope.run.run import Launch, Run
 _METRIC = "tpot_ms"
 #: Cells in which the server was not yet what it stays.
 _COLD = frozenset({"jit-during-measurement", "first-run-contaminated"})
+#: Changes that take processors away themselves.
+_TAKES_CPU = frozenset({"cpus", "threads"})
+_STARVED = "a cell's threads had no processor for a part of it (cpu-starved)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,8 @@ def pairs_of(run: Run, analysis: Analysis) -> tuple[Pair, ...]:
             continue
         light, heavy = (b, a) if told.swapped else (a, b)
         rows = _rows(run, analysis, cells, (light, heavy, session))
+        if told.change.id not in _TAKES_CPU:
+            rows = _undisturbed(rows, analysis)
         if rows:
             also = _also(one, two)
             found.append(
@@ -159,6 +164,20 @@ def _rows(
         rows, key=lambda r: (r.workload.concurrency or 0, r.workload.request_rate or 0)
     )
     return tuple(ordered)
+
+
+def _undisturbed(rows: Sequence[Row], analysis: Analysis) -> tuple[Row, ...]:
+    """Return rows; one with a cell whose processors were held by others says nothing.
+
+    Who held them the finding does not tell; it may be a second change.
+    """
+    starved = {f.cell for f in analysis.findings if f.code == "cpu-starved"}
+    return tuple(
+        replace(row, effect=replace(row.effect, moved="needs-launches", why=_STARVED))
+        if any(c.name in starved for c in (*row.light, *row.heavy))
+        else row
+        for row in rows
+    )
 
 
 def _comparisons(

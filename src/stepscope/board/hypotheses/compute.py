@@ -69,15 +69,16 @@ def _one_thread(view: CellView) -> Opinion | None:
         return None
     # Host figures come from cumulative CPU times: the count of GPU samples is moot.
     telemetry = telemetry or view.result.telemetry
-    for role in _ROLES:
-        total = telemetry.process_cpu_pct.get(role)
-        thread = telemetry.busiest_thread_cpu_pct.get(role)
-        if total is None:
-            continue
-        if thread is None:
-            return Opinion(status="standing", evidence=(_process(view, role, total),))
-        return _judge_thread(view, role, total, thread)
-    return None
+    # Where an engine has workers, they compute: the busiest process is meant.
+    cpu = telemetry.process_cpu_pct
+    role = max((r for r in _ROLES if r in cpu), key=lambda r: cpu[r], default=None)
+    if role is None:
+        return None
+    thread = telemetry.busiest_thread_cpu_pct.get(role)
+    if thread is None:
+        item = _process(view, role, cpu[role])
+        return Opinion(status="standing", evidence=(item,))
+    return _judge_thread(view, role, cpu[role], thread)
 
 
 def _judge_thread(
