@@ -177,6 +177,30 @@ class TestOneCoreForTheServer:
         assert entry.status != "supported"
 
 
+class TestStoppedFrontend:
+    """Stop signals for the API server: half of the tokens merge, TPOT stays."""
+
+    def test_merging_that_another_cell_does_not_show_is_the_frontends(
+        self, bench: Bench
+    ) -> None:
+        merged = bench.result(chunks_per_token=0.52)
+        single = bench.result(name="base-c1-r0", concurrency=1)
+        run = bench.run(cells=(bench.cell(), bench.cell("base-c1-r0", 1)))
+        board = bench.board(run, single, merged)
+        (entry,) = [
+            e
+            for e in board.entries
+            if e.hypothesis == "frontend" and e.scope.concurrency_from == 16
+        ]
+        assert entry.status == "supported"
+
+    def test_merging_alone_may_be_text_that_is_held_back(self, bench: Bench) -> None:
+        merged = bench.result(chunks_per_token=0.52)
+        entry = bench.entry("frontend", bench.run(), merged)
+        assert entry.status == "standing"
+        assert "at concurrency 1" in entry.would_decide
+
+
 def test_a_starved_client_is_not_acquitted_because_tpot_agrees(bench: Bench) -> None:
     """Stop signals for the client: TPOT 0.1 % off, sends 150 ms late."""
     starved = kept_up(

@@ -20,6 +20,7 @@ SETTLES: dict[str, str] = {
     "stall": "Repeat it; if the stall returns, capture a timeline of it.",
     "bimodal-ttft": "Repeat it and look at its TTFTs over time.",
     "ttft-not-monotone": "Repeat it and its neighbours.",
+    "cpu-starved": "Repeat it with processors that nothing else uses (cpus).",
     "prefix-cache-hits": "Repeat it with prefix caching off or other prompts.",
     "preemptions": "Repeat it with more KV memory or fewer requests in flight.",
     "failed-requests": "Find out why requests failed, and repeat it.",

@@ -11,9 +11,13 @@ from stepscope.board.opinion import (
     Rule,
     seen,
 )
+from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 
 _CORE_PCT = 90.0
+#: One token in ten waited for at least a whole step: more than a sound frontend shows
+#: in passing (one in fifty) and near its limit (a few in a hundred).
+_OFTEN_MERGED = 0.90
 #: The API server's busiest thread was ready and had no core, percent of the window.
 _STARVED_PCT = 10.0
 #: Gaps below a tenth of a step: tokens that waited and were then sent at once.
@@ -52,7 +56,32 @@ def _merged_chunks(view: CellView) -> Opinion | None:
                 ),
             ),
         )
+    single = _unmerged_elsewhere(view)
+    if chunks < _OFTEN_MERGED and single is not None:
+        return Opinion(
+            status="supported",
+            headline="tokens that wait in the frontend and are merged (TPOT over whole"
+            " answers does not show it)",
+            evidence=(merged, single),
+        )
     return Opinion(status="standing", evidence=(merged,))
+
+
+def _unmerged_elsewhere(view: CellView) -> Evidence | None:
+    """Return the cell that excludes what merges always: text, or a stream interval."""
+    for other in view.analysis.cells:
+        chunks = other.chunks_per_token
+        same = other.configuration == view.configuration and other.valid
+        if same and chunks is not None and chunks >= UNMERGED and other.n_requests:
+            return Evidence(
+                source=other.name,
+                quantity="chunks a token",
+                value=float(f"{chunks:.4g}"),
+                unit="",
+                reasoning="the same server and answers, unmerged: neither text that is"
+                " held back nor a stream interval merges tokens here",
+            )
+    return None
 
 
 def _usual_gap(view: CellView) -> Opinion | None:
@@ -182,6 +211,14 @@ def _sending_side(view: CellView) -> Opinion | None:
 
 def _would_decide(view: CellView) -> str:
     result = view.result
+    chunks = result.chunks_per_token if result is not None else None
+    if chunks is not None and chunks < UNMERGED:
+        return (
+            "Whether tokens merge because the frontend is behind, or because text is"
+            " held back: the same server at concurrency 1, where only the latter"
+            " merges, and with the API server on cores of its own (cpus; stepscope"
+            " run)."
+        )
     if result is not None and None not in (
         result.engine_step_ms,
         result.server_tpot_ms,
@@ -214,8 +251,9 @@ FRONTEND = Hypothesis(
             name="merged-chunks",
             measurement="chunks a token, client TPOT against server TPOT",
             threshold=f"supported: below {UNMERGED} without speculative decoding, and"
-            f" a gap above {GAP_VOID_PCT:.0f} %; merging alone means near its limit,"
-            " or text that is held back until a character is whole",
+            f" a gap above {GAP_VOID_PCT:.0f} %, or below {_OFTEN_MERGED} while"
+            " another cell of the server is unmerged; merging alone means near its"
+            " limit, or text that is held back until a character is whole",
             blind="servers that group tokens on purpose (stream interval)",
             test=_merged_chunks,
         ),
