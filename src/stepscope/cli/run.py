@@ -98,6 +98,8 @@ def _show_plan(plan: Plan) -> None:
                 f"  {cell.name}: {load_words(work)}, {work.n_prompts} prompts,"
                 f" {work_words(work)}"
             )
+    if recipe.explain is not None:
+        print(f"# then experiments, {recipe.explain.minutes:g} minutes at most")
     guess = estimate(plan)
     money = "" if guess.usd is None else f", {guess.usd:.2f} USD"
     print(f"# about {guess.minutes:.1f} minutes{money}; assumed:")
