@@ -34,6 +34,8 @@ _BARE = Dull(stamped=False)
 _ANSWER = b' HTTP/1.1" 200 OK'
 #: Lines that are looked at together.
 _GROUP = 256
+#: So few lines are read one by one.
+_FEW = 32
 
 
 class LogReader:
@@ -62,12 +64,12 @@ class LogReader:
         """Take the next bytes."""
         lines = iter(self._lines.feed(data))
         while group := list(islice(lines, _GROUP)):
-            if self._mute and len(group) == _GROUP:
+            if self._mute and len(group) >= _FEW:
                 self._mute = self._skim(group)
                 continue
             self._n_plain = 0
             self._each(group)
-            self._mute = self._n_plain * 2 > _GROUP
+            self._mute = self._n_plain * 2 > len(group)
 
     def _skim(self, group: list[bytes]) -> bool:
         """Read the few lines that are no plain text; say whether they were few."""

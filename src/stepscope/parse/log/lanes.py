@@ -36,6 +36,8 @@ _MAX_HEADS = 4_096
 
 #: How far into a line its frame may reach.
 _MAX_FRAME = 200
+_MAX_CLOCK = 40
+_TIMED = b" I slot print_timing: "
 
 Lane = Callable[[int, bytes], bool]
 
@@ -198,14 +200,16 @@ class Lanes:
         return self._last_known
 
     def _llama(self, line: int, raw: bytes) -> bool:
-        match = WHOLE_TIMING.fullmatch(raw)
+        at = raw.find(b" I slot ", 0, _MAX_CLOCK)
+        if at < 0:
+            return False
+        match = WHOLE_TIMING.fullmatch(raw) if raw.startswith(_TIMED, at) else None
         if match is None:
-            # What else a slot tells is of no use.
-            return b" I slot " in raw[:40] and b" time =" not in raw
+            return b" time =" not in raw  # What else a slot tells is of no use.
         if self._messages.state.is_thinned:
             thinned = self._thinned(raw)
             if thinned is not False:
                 return thinned or False
-        self._process, self._at_s = None, start_s(match)
-        text = raw[match.end(4) + 3 :].decode("ascii")[:MAX_TEXT]
+        self._process, self._at_s = None, start_s(raw[:at])
+        text = raw[at + 3 :].decode("ascii")[:MAX_TEXT]
         return self._keep(line, text, timing_numbers(match))

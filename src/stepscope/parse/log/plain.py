@@ -47,24 +47,19 @@ _ALL_STEMS = (*STEMS, *_OTHER_STEMS, *_COUNTED, *_PIPES)
 _LOUD = re.compile(b"|".join(map(re.escape, _ALL_STEMS)))
 
 
-def _sieve(stems: list[bytes], width: int) -> re.Pattern[bytes]:
+def _sieve(stems: tuple[bytes, ...]) -> re.Pattern[bytes]:
     """Find all stems by the bytes that stand at their first places, and much else.
 
     A choice of many words is tried word by word wherever one may begin; a row of sets
     of bytes fails at once.
     """
-    sets = (
-        b"[" + b"".join(sorted({re.escape(stem[n : n + 1]) for stem in stems})) + b"]"
-        for n in range(width)
-    )
-    return re.compile(b"".join(sets))
+    places = ({re.escape(stem[n : n + 1]) for stem in stems} for n in range(_ROW))
+    return re.compile(b"".join(b"[" + b"".join(sorted(p)) + b"]" for p in places))
 
 
-_SIEVES = (
-    _sieve([stem for stem in _ALL_STEMS if len(stem) == 2], 2),
-    _sieve([stem for stem in _ALL_STEMS if len(stem) == 3], 3),
-    _sieve([stem for stem in _ALL_STEMS if len(stem) > 3], 4),
-)
+_ROW = 4
+_SIEVE = _sieve(tuple(stem for stem in _ALL_STEMS if len(stem) >= _ROW))
+_SHORT_STEMS = tuple(stem for stem in _ALL_STEMS if len(stem) < _ROW)
 
 
 def _starts(begin: bytes, first_words: frozenset[bytes]) -> re.Pattern[bytes]:
@@ -130,7 +125,10 @@ class PlainLines:
                     if not bad.isdisjoint(line.split())
                 )
         else:
-            at += [hit.start() for sieve in _SIEVES for hit in sieve.finditer(block)]
+            at += [hit.start() for hit in _SIEVE.finditer(block)]
+            for stem in _SHORT_STEMS:
+                if stem in block:
+                    at += [hit.start() for hit in re.finditer(re.escape(stem), block)]
         found.update(
             n
             for n in set(_places(block, sorted(at)))

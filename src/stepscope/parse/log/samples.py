@@ -1,7 +1,7 @@
 """Lines of a running server that are samples: statistics and single iterations."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import msgspec
@@ -51,6 +51,30 @@ ITERATION = re.compile(
     rb"iteration elapsed time: (\d*\.?\d+) ms( \(dummy\))?"
     rb"(?:, \w+ KV cache usage: (\d*\.?\d+)%)?"
 )
+_decoded: Callable[[bytes], dict[str, float]] = msgspec.json.Decoder(
+    dict[str, float]
+).decode
+
+
+class Named:
+    """Numbers that stand in a row, and what each is called."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+        self._form = b"{%b}" % b",".join(b'"%b":%%b' % n.encode() for n in names)
+
+    def read(self, printed: tuple[bytes, ...]) -> dict[str, float]:
+        """Read the numbers as ``float`` does, at a fourth of the price: as JSON.
+
+        Raises:
+            ValueError: One of them is no number.
+        """
+        try:
+            return _decoded(self._form % printed)
+        except msgspec.DecodeError:  # A leading zero or point.
+            return dict(zip(self._names, map(float, printed), strict=True))
+
+
 _ITERATION_NAMES = (
     "iteration",
     "context_requests",
@@ -58,16 +82,16 @@ _ITERATION_NAMES = (
     "n_running",
     "generation_tokens",
     "elapsed_ms",
-    "kv_usage_pct",
 )
+_ITERATION = Named(*_ITERATION_NAMES)
+_ITERATION_WITH_USAGE = Named(*_ITERATION_NAMES, "kv_usage_pct")
 _TIMING = re.compile(
     r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
     r"((?:\d*\.)?\d+) ms / +(\d+) (?:tokens|runs)"
 )
 #: A timing line of llama-server in its current form: clock, then figures.
 TIMING = re.compile(
-    rb"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) I slot print_timing: "
-    rb"id +(\d+) \| task +(-?\d+) \| +"
+    rb"(\d+\.\d\d\.\d{3}\.\d{3}) I slot print_timing: id +(\d+) \| task +(-?\d+) \| +"
     rb"(prompt eval|eval|total) time = +(\d*\.?\d+) ms / +(\d+) tokens"
 )
 #: The same, where nothing about it is odd.
@@ -79,24 +103,10 @@ _TIMING_NAMES = {
 }
 _MILLIS = {b"%03d" % n: n / 1e3 for n in range(1000)}
 _MICROS = {b"%03d" % n: n / 1e6 for n in range(1000)}
-_TIMING_KEYS = {
-    name.encode(): ("slot", "task", *names) for name, names in _TIMING_NAMES.items()
+_TIMINGS = {
+    name.encode(): Named("slot", "task", *names)
+    for name, names in _TIMING_NAMES.items()
 }
-
-
-_decoded: Callable[[bytes], list[float]] = msgspec.json.Decoder(list[float]).decode
-
-
-def values(printed: Sequence[bytes]) -> list[float]:
-    """Read numbers as ``float`` does; a reader of JSON does it at a fourth of the price.
-
-    Raises:
-        ValueError: One of them is no number.
-    """
-    try:
-        return _decoded(b"[" + b",".join(printed) + b"]")
-    except msgspec.DecodeError:  # A leading zero or point.
-        return [float(each) for each in printed]
 
 
 def figures(text: str) -> dict[str, float]:
@@ -129,12 +139,13 @@ def engine_stats(state: State, here: Here, found: dict[str, float]) -> None:
 
 def iteration_numbers(match: re.Match[bytes], engine: float) -> dict[str, float]:
     """Return the figures of one line of ``--enable-logging-iteration-details``."""
-    *printed, dummy, usage = match.groups()
-    if usage:
-        printed.append(usage)
-    found = dict(zip(_ITERATION_NAMES, values(printed), strict=False))
+    printed = match.groups()
+    if printed[7]:
+        found = _ITERATION_WITH_USAGE.read((*printed[:6], printed[7]))
+    else:
+        found = _ITERATION.read(printed[:6])
     found["engine"] = engine
-    if dummy:
+    if printed[6]:
         found["dummy"] = 1.0
     return found
 
@@ -156,22 +167,21 @@ def sglang_batch(state: State, here: Here, found: dict[str, float]) -> None:
         state.event(here, "preemption", {"n": found["n_retracted"]})
 
 
-def start_s(match: re.Match[bytes]) -> float:
-    """Return the time since its start of a line that ``TIMING`` matched, in seconds."""
-    minutes, secs, millis, micros = match.group(1, 2, 3, 4)
-    return _seconds(minutes, secs) + _MILLIS[millis] + _MICROS[micros]
+def start_s(clock: bytes) -> float:
+    """Return llama-server's ``minutes.seconds.millis.micros`` in seconds."""
+    return _second(clock[:-8]) + _MILLIS[clock[-7:-4]] + _MICROS[clock[-3:]]
 
 
 @lru_cache(maxsize=64)
-def _seconds(minutes: bytes, secs: bytes) -> int:
-    return int(minutes) * 60 + int(secs)
+def _second(clock: bytes) -> int:
+    minutes, _, seconds = clock.partition(b".")
+    return int(minutes) * 60 + int(seconds)
 
 
 def timing_numbers(match: re.Match[bytes]) -> dict[str, float]:
     """Return the figures of a timing line that ``TIMING`` matched."""
-    slot, task, what, in_ms, in_tokens = match.group(5, 6, 7, 8, 9)
-    printed = (slot, task, in_ms, in_tokens)
-    return dict(zip(_TIMING_KEYS[what], values(printed), strict=True))
+    _, slot, task, what, in_ms, in_tokens = match.groups()
+    return _TIMINGS[what].read((slot, task, in_ms, in_tokens))
 
 
 def llama_timing(state: State, here: Here) -> bool:

@@ -7,7 +7,7 @@ others are read by a pattern that is made of the template.
 
 import re
 
-from stepscope.parse.log.samples import figures, values
+from stepscope.parse.log.samples import Named, figures
 
 _TOKEN = re.compile(rb"([0-9]+(?:\.[0-9]+)?)")
 #: Wider than a token and twice as fast to find; what is no number is refused later.
@@ -21,7 +21,7 @@ _SAMPLES = (b"SpecDecoding metrics", b"Decode batch", b"Prefill batch")
 _RATES = b"Avg prompt throughput"
 
 Template = tuple[bytes, ...]
-Form = tuple[re.Pattern[bytes], tuple[str, ...]]
+Form = tuple[re.Pattern[bytes], Named]
 
 
 class Templates:
@@ -46,7 +46,7 @@ class Templates:
                 return None
             self._last[start] = form
         try:
-            return dict(zip(form[1], values(match.groups()), strict=True))
+            return form[1].read(match.groups())
         except ValueError:
             return None
 
@@ -77,7 +77,7 @@ def _form(template: Template) -> Form | None:
         group = _COUNT if name == "engine" else _NUMBER
         pattern += group if name else group.replace(b"(", b"(?:", 1)
         pattern += re.escape(piece)
-    return re.compile(pattern), tuple(name for name in names if name)
+    return re.compile(pattern), Named(*filter(None, names))
 
 
 def _names(template: Template) -> list[str] | None:
