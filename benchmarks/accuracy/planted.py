@@ -11,7 +11,8 @@ a run: cause, the verdicts that support or stand, the findings, and whether the 
 cause was named and nothing else was. Needs root. ``client``: eight burners on the
 client's core. ``client-stopped``: stop signals for the client, 150 ms in every 300.
 ``neighbour``: two burners on the server's core. ``stopped``: stop signals for the API
-server. ``frontend-core``: eight burners on a core that only the API server and the
+server. ``stopped-late``: the same after a sound cell at concurrency 1.
+``frontend-core``: eight burners on a core that only the API server and the
 client share. ``cached``: the control's prompts again, on a server that runs already.
 ``memory``: the whole run, server and client, in a memory cgroup (v1) of
 ``--memory-mib``, which grows where nothing can go on. ``--again`` judges what was
@@ -41,7 +42,7 @@ name = "planted"
 [workload]
 input_tokens = {input_tokens}
 output_tokens = {output_tokens}
-concurrency = [{concurrency}]
+concurrency = [{loads}]
 waves = {waves}
 seed = {seed}
 
@@ -70,6 +71,8 @@ slots = 16
 slot-context = 512
 threads = 1
 """
+#: The cell of the highest concurrency, once it has begun.
+_LAST = "cells/baseline-c{concurrency}-r0"
 _GROUP = Path("/sys/fs/cgroup/memory/planted")
 #: What must be named: hypotheses of which one must be supported (or stand), or codes
 #: of findings of which one must be told.
@@ -79,6 +82,7 @@ _NAMES: dict[str, tuple[set[str], set[str]]] = {
     "client-stopped": ({"client"}, {"client-bound"}),
     "neighbour": (set(), {"cpu-starved"}),
     "stopped": ({"frontend"}, {"frontend-bound"}),
+    "stopped-late": ({"frontend"}, set()),
     "frontend-core": ({"frontend"}, {"frontend-bound", "cpu-starved"}),
     "cached": (set(), {"prefix-cache-hits"}),
     "memory": ({"host-memory"}, set()),
@@ -222,7 +226,7 @@ def nothing():
     yield
 
 
-def _plants(flags: argparse.Namespace) -> dict[str, Callable[[], object]]:
+def _plants(flags: argparse.Namespace, out: Path) -> dict[str, Callable[[], object]]:
     pids = [int(pid) for pid in flags.pids.split(",") if pid]
 
     @contextmanager
@@ -236,6 +240,9 @@ def _plants(flags: argparse.Namespace) -> dict[str, Callable[[], object]]:
         "neighbour": lambda: burners(flags.server_cpu, flags.nice),
         "client-stopped": lambda: stops(_client),
         "stopped": lambda: stops(lambda: pids[0]),
+        "stopped-late": lambda: stops(
+            lambda: pids[0] if (out / _LAST.format(**vars(flags))).exists() else None
+        ),
         "frontend-core": frontend_core,
         "cached": nothing,
         "memory": lambda: squeezed(flags.memory_mib),
@@ -249,7 +256,9 @@ def _measured(flags: argparse.Namespace, case: str, seed: int, out: Path) -> dic
     server = (_RUNNING if flags.pids else _EMBEDDED).format(**vars(flags))
     if flags.log_file:
         server += f'log_file = "{flags.log_file}"\n'
-    recipe.write_text(_RECIPE.format(**vars(flags), server=server, seed=seed))
+    loads = f"1, {flags.concurrency}" if case == "stopped-late" else flags.concurrency
+    words = {**vars(flags), "server": server, "seed": seed, "loads": loads}
+    recipe.write_text(_RECIPE.format(**words))
     shutil.rmtree(out, ignore_errors=True)
     # The client may run beside a server that has a core of its own.
     command = ["stepscope", "run", str(recipe), "--out", str(out)]
@@ -257,7 +266,7 @@ def _measured(flags: argparse.Namespace, case: str, seed: int, out: Path) -> dic
     cpus = {flags.client_cpu} if flags.pids else set(range(os.cpu_count() or 1))
     began = time.monotonic()
     with (
-        _plants(flags)[case](),
+        _plants(flags, out)[case](),
         subprocess.Popen(
             command,
             stdout=subprocess.DEVNULL,
@@ -288,14 +297,20 @@ def _client_waited_pct(out: Path) -> float:
     return (health.waited_pct or 0.0) if health is not None else 0.0
 
 
+def _holds(entry: dict, cell: dict) -> bool:
+    """Whether an entry of the board speaks of the cell in which it was planted."""
+    scope, here = entry["scope"], cell.get("concurrency")
+    low, high = scope["concurrency_from"], scope["concurrency_to"]
+    return here is None or low is None or low <= here <= (high or low)
+
+
 def _judged(case: str, found: dict, waited_pct: float) -> dict:
     names, codes = _NAMES[case]
     also = _ALSO.get(case, set())
     if waited_pct >= _STARVED_PCT:
         also = also | {"client"}
-    board = {
-        (e["hypothesis"], e["status"]): e["share_of_step_pct"] for e in found["board"]
-    }
+    cell = next((c for c in reversed(found["cells"]) if not c["warm_up"]), {})
+    board = [(e["hypothesis"], e["status"]) for e in found["board"] if _holds(e, cell)]
     supported = {h for h, status in board if status == "supported"}
     standing = {h for h, status in board if status == "standing"}
     ruled_out = {h for h, status in board if status == "ruled-out"}
@@ -304,7 +319,6 @@ def _judged(case: str, found: dict, waited_pct: float) -> dict:
         for f in found["findings"]
         if f["cell"] is None or "warm" not in f["cell"]
     }
-    cell = next((c for c in found["cells"] if not c["warm_up"]), {})
     false = (supported - names - _ALWAYS - also) | (ruled_out & names)
     word = "yes" if supported & names or told & codes else "no"
     if word == "no" and standing & names:
