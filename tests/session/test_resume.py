@@ -5,6 +5,7 @@ import threading
 import pytest
 from tests.session.scripted_session import RECIPE, ScriptedSite, World, broken_off
 
+from stepscope.archive.hold import held
 from stepscope.archive.reader import open_run
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.spec import LoadResult, LoadSpec
@@ -101,3 +102,30 @@ def test_a_folder_that_holds_something_is_refused_without_resume(
     world.run()
     with pytest.raises(RecipeError, match="already holds a run"):
         world.again().run()
+
+
+def test_a_run_that_is_still_being_written_is_left_alone(cut: World) -> None:
+    before = sorted(p for p in cut.out.rglob("*"))
+    with held(cut.out), pytest.raises(RecipeError, match="is writing this run"):
+        cut.run(resume=True)
+    assert sorted(p for p in cut.out.rglob("*")) == before
+    assert not cut.site.events
+    assert cut.run(resume=True).n_measured == 4
+
+
+def test_a_session_holds_its_run_from_the_start_and_lets_it_go(world: World) -> None:
+    seen = []
+
+    def looking(
+        site: ScriptedSite, spec: LoadSpec, stop: threading.Event
+    ) -> LoadResult:
+        with pytest.raises(RecipeError, match="is writing this run"), held(world.out):
+            pass
+        seen.append(spec)
+        return broken_off(site)
+
+    world.site.drives["baseline-c1-r0"] = looking
+    world.run()
+    assert seen
+    with held(world.out):
+        pass

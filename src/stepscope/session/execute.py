@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from stepscope.archive.hold import held
 from stepscope.archive.writer import RunWriter
 from stepscope.clock import Clock
 from stepscope.engines.catalog import engine_of
@@ -75,7 +76,8 @@ def execute(order: Order, *, clock: Clock, observer: Observer, halt: Halt) -> Ou
         halt: When it is asked, everything ends cleanly and soon.
 
     Raises:
-        RecipeError: ``out`` holds something, or another recipe's run.
+        RecipeError: ``out`` holds something, or another recipe's run, or another
+            process writes it.
         SessionError: Preflight found what would make the run fail, or the disk failed;
             what was measured is kept.
     """
@@ -97,22 +99,31 @@ def execute_at(
         RecipeError: As ``execute``.
         SessionError: As ``execute``.
     """
-    with _disk_errors(order.out):
-        return _executed(site, order, clock, observer, halt)
+    with _disk_errors(order.out), contextlib.ExitStack() as hold:
+        if order.resume:
+            hold.enter_context(held(order.out))
+        left = _left_to_do(order, engine_of(order.plan.recipe), site, clock)
+        return _executed(site, order, left, (clock, observer, halt), hold)
 
 
 def _executed(
-    site: Site, order: Order, clock: Clock, observer: Observer, halt: Halt
+    site: Site,
+    order: Order,
+    left: Resumed,
+    hands: tuple[Clock, Observer, Halt],
+    hold: contextlib.ExitStack,
 ) -> Outcome:
+    clock, observer, halt = hands
     recipe = order.plan.recipe
     engine = engine_of(recipe)
-    left = _left_to_do(order, engine, site, clock)
     plan, run = left.plan, left.run
     plan = with_datasets(plan)
     port = (recipe.port or free_port(recipe.host)) if engine.boots else None
     observer.phase("preflight", f"{engine.name}, {len(plan.launches)} launches")
     findings = preflight(plan, engine, order.out, port, site.gpus)
     writer = _writer(order, run)
+    if not order.resume:
+        hold.enter_context(held(order.out))
     book = Book(writer, observer)
     context = Context(
         recipe=recipe,
