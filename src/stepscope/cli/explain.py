@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from stepscope.clock import Clock
+from stepscope.errors import StepscopeError
 from stepscope.session.execute import Order, Outcome, execute
 from stepscope.session.halt import Halt
 from stepscope.session.observer import Observer
@@ -31,6 +32,7 @@ def explain(
     from stepscope.importers.open import open_any
 
     recipe = order.plan.recipe
+    begun: set[int] = set()
     while not outcome.interrupted and outcome.n_measured:
         observer.phase("explain", "what would decide")
         run = open_any(order.out)
@@ -40,18 +42,28 @@ def explain(
             observer.note("info", f"no further experiment: {found.why}")
             break
         one, money = found.experiment, found.usd
+        if one.number in begun:
+            # It left no launch behind that would tell the board of it.
+            observer.note("warning", f"experiment {one.number} could not be recorded")
+            break
+        begun.add(one.number)
         price = "" if money is None else f", {money:.2f} USD"
         observer.note(
             "info",
             f"experiment {one.number}: {one.title}; it can decide"
             f" {', '.join(one.splits)}; about {one.minutes:.1f} minutes{price}",
         )
-        done = execute(
-            replace(order, plan=found.plan, resume=True),
-            clock=clock,
-            observer=observer,
-            halt=halt,
-        )
+        try:
+            done = execute(
+                replace(order, plan=found.plan, resume=True),
+                clock=clock,
+                observer=observer,
+                halt=halt,
+            )
+        except StepscopeError as error:
+            # What was asked for is measured: its report must not be lost for this.
+            observer.note("error", f"experiment {one.number} was not run: {error}")
+            break
         outcome = replace(
             outcome,
             failures=(*outcome.failures, *done.failures),

@@ -86,13 +86,13 @@ def next_experiment(
     offers = list(_offers(facts, run, recipe))
     if not offers:
         return Nothing("no change that it knows would decide what is open")
-    number = 1 + max(
+    highest = max(
         (x.experiment.number for x in run.launches if x.experiment), default=-1
     )
     pace = pace_of(run, analysis)
 
     def minutes_of(draft: Draft) -> float:
-        return pace.minutes(launches_of(recipe, draft, "x", number))
+        return pace.minutes(launches_of(recipe, draft, "x", highest + 1))
 
     price = recipe.cost.usd_per_hour if recipe.cost is not None else None
     left = _left(run, asked, price)
@@ -102,23 +102,29 @@ def next_experiment(
     best = basket.choices[0].offer
     change = next(change for offer, change in offers if offer is best)
     assert best.needs is not None
-    minutes = minutes_of(best.needs)
+    number = _halted_number(run, change)
     experiment = Experiment(
-        number=number,
+        number=highest + 1 if number is None else number,
         change=change,
         title=best.title,
         against=base.name,
         splits=tuple(dict.fromkeys(o.what for o in best.decides)),
-        minutes=minutes,
+        minutes=minutes_of(best.needs),
     )
-    plan = launches_of(recipe, best.needs, change, number)
+    return _next(recipe, best.needs, experiment, price)
+
+
+def _next(
+    recipe: Recipe, needs: Draft, experiment: Experiment, price: float | None
+) -> Next:
+    plan = launches_of(recipe, needs, experiment.change, experiment.number)
     launches = tuple(
         msgspec.structs.replace(x, experiment=experiment) for x in plan.launches
     )
     return Next(
         msgspec.structs.replace(plan, launches=launches),
         experiment,
-        price * minutes / 60 if price else None,
+        price * experiment.minutes / 60 if price else None,
     )
 
 
@@ -154,6 +160,16 @@ def _halted(run: Run, launch: Launch) -> bool:
         c.status == "interrupted" or (c.failure or "").startswith(NEVER_BEGAN)
         for c in cells
     )
+
+
+def _halted_number(run: Run, change: str) -> int | None:
+    """Return the number of an experiment that is to be gone on with."""
+    numbers = [
+        x.experiment.number
+        for x in run.launches
+        if x.experiment and x.experiment.change == change and _halted(run, x)
+    ]
+    return numbers[-1] if numbers else None
 
 
 def _left(run: Run, asked: Explain, price: float | None) -> Budget:

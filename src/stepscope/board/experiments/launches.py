@@ -72,5 +72,11 @@ def _patched(base: Configuration, patch: Patch, name: str) -> Configuration:
 
 def _renamed(launch: LaunchPlan, stem: str, number: int, i: int) -> LaunchPlan:
     name = f"{stem}-x{number}" if i == 0 else f"{stem}-x{number}-{i}"
-    cells = tuple(msgspec.structs.replace(c, launch=name) for c in launch.cells)
+    # Warm-ups of one configuration share a stem: the run may have these already.
+    cells = tuple(
+        msgspec.structs.replace(
+            c, launch=name, name=c.name if c.wanted else f"{c.name}-x{number}"
+        )
+        for c in launch.cells
+    )
     return msgspec.structs.replace(launch, name=name, cells=cells)
