@@ -1,6 +1,7 @@
 """The loop of ``explain``: judge, choose an experiment, measure it, judge again."""
 
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from stepscope.clock import Clock
 from stepscope.errors import StepscopeError
@@ -8,13 +9,16 @@ from stepscope.session.execute import Order, Outcome, execute
 from stepscope.session.halt import Halt
 from stepscope.session.observer import Observer
 
+if TYPE_CHECKING:
+    from stepscope.board.experiments.choose import Next
+
 
 def explain(
     order: Order, outcome: Outcome, *, clock: Clock, observer: Observer, halt: Halt
 ) -> Outcome:
     """Run experiments until none decides anything, the budget ends or we must stop.
 
-    Each is a session of its own on the same machine, which goes on with the run.
+    Each goes on with the run, as ``--resume`` does, on the same machine.
 
     Args:
         order: What was measured.
@@ -26,33 +30,17 @@ def explain(
     Returns:
         The outcome, interrupted where an experiment was.
     """
-    from stepscope.analysis.analyze import analyze
-    from stepscope.board.experiments.choose import Nothing, next_experiment
-    from stepscope.board.judge import judge
-    from stepscope.importers.open import open_any
-
-    recipe = order.plan.recipe
     begun: set[int] = set()
     while not outcome.interrupted and outcome.n_measured:
-        observer.phase("explain", "what would decide")
-        run = open_any(order.out)
-        analysis = analyze(run)
-        found = next_experiment(run, analysis, judge(run, analysis), recipe)
-        if isinstance(found, Nothing):
-            observer.note("info", f"no further experiment: {found.why}")
+        found = _following(order, observer)
+        if found is None:
             break
-        one, money = found.experiment, found.usd
-        if one.number in begun:
+        number = found.experiment.number
+        if number in begun:
             # It left no launch behind that would tell the board of it.
-            observer.note("warning", f"experiment {one.number} could not be recorded")
+            observer.note("warning", f"experiment {number} could not be recorded")
             break
-        begun.add(one.number)
-        price = "" if money is None else f", {money:.2f} USD"
-        observer.note(
-            "info",
-            f"experiment {one.number}: {one.title}; it can decide"
-            f" {', '.join(one.splits)}; about {one.minutes:.1f} minutes{price}",
-        )
+        begun.add(number)
         try:
             done = execute(
                 replace(order, plan=found.plan, resume=True),
@@ -62,7 +50,7 @@ def explain(
             )
         except StepscopeError as error:
             # What was asked for is measured: its report must not be lost for this.
-            observer.note("error", f"experiment {one.number} was not run: {error}")
+            observer.note("error", f"experiment {number} was not run: {error}")
             break
         outcome = replace(
             outcome,
@@ -70,3 +58,28 @@ def explain(
             interrupted=done.interrupted,
         )
     return outcome
+
+
+def _following(order: Order, observer: Observer) -> "Next | None":
+    """Judge the run as it is now; return the experiment to run next, said aloud."""
+    from stepscope.analysis.analyze import analyze
+    from stepscope.board.experiments.choose import Nothing, next_experiment
+    from stepscope.board.judge import judge
+    from stepscope.importers.open import open_any
+
+    observer.phase("explain", "what would decide")
+    run = open_any(order.out)
+    analysis = analyze(run)
+    recipe = order.plan.recipe
+    found = next_experiment(run, analysis, judge(run, analysis), recipe)
+    if isinstance(found, Nothing):
+        observer.note("info", f"no further experiment: {found.why}")
+        return None
+    one, money = found.experiment, found.usd
+    price = "" if money is None else f", {money:.2f} USD"
+    observer.note(
+        "info",
+        f"experiment {one.number}: {one.title}; it can decide"
+        f" {', '.join(one.splits)}; about {one.minutes:.1f} minutes{price}",
+    )
+    return found
