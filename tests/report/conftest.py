@@ -12,15 +12,38 @@ from stepscope.analysis.records import (
     CellTelemetry,
     Comparison,
     FloorPoint,
+    LeftOut,
+    PooledComparison,
     RepeatGroup,
+    StackPart,
     Stats,
     StepModel,
+    TokenStack,
+    TracedStep,
+)
+from stepscope.board.records import (
+    Board,
+    BoardEntry,
+    Ceiling,
+    Evidence,
+    NotSolid,
+    Scope,
+    Status,
 )
 from stepscope.findings import Finding
-from stepscope.recipe.records import Workload
+from stepscope.recipe.records import Cost, Workload
 from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch, Machine, Run, Timeline
-from stepscope.run.samples import GpuSample, HostSample, ProcessSample, Samples
+from stepscope.run.samples import (
+    GpuSample,
+    HostSample,
+    MetricsSnapshot,
+    MetricValue,
+    ProcessSample,
+    Samples,
+)
+from stepscope.run.serverlog import BootState, LogEvent, ServerLog
+from stepscope.run.stepbudget import KernelTime, RankBudget
 
 S = 1_000_000_000
 MS = 1_000_000
@@ -167,8 +190,42 @@ def _samples(end_ns: int) -> Samples:
             for at in ats
             for pid, role, share in ((1, "api-server", 0.5), (2, "engine-core", 1.0))
         ),
+        metrics=tuple(
+            MetricsSnapshot(
+                at_ns=at,
+                values=(
+                    MetricValue(name="vllm:kv_cache_usage_perc", labels={}, value=0.25),
+                ),
+            )
+            for at in range(2 * S, end_ns, S)
+        ),
     )
 
+
+RECIPE = """\
+name = "small"
+engine = "vllm"
+model = "a/model"
+
+[workload]
+concurrency = [1, 8, 64, 128]
+input_tokens = 100
+output_tokens = 100
+
+[cost]
+usd_per_gpu_hour = 3.5
+n_gpus = 1
+"""
+LOG = ServerLog(
+    engine="vllm",
+    version="0.26.0",
+    n_lines=90,
+    boot=BootState(first_at_s=100.0, last_at_s=160.0, seconds_to_ready=1.2),
+    # The log's second 101.5 is the timeline's 1.7.
+    events=(
+        LogEvent(kind="ready", line=80, text="up", at_s=101.5, at_ns=1_700_000_000),
+    ),
+)
 
 POINTS = (
     ("baseline-c1-r0", 1, 4.0, 0),
@@ -196,21 +253,73 @@ def small_run(**over: Any) -> Run:
         "n_gpus": 1,
         "model": "a/model",
         "machine": Machine(host="node", n_cpus=16, memory_bytes=128 << 30),
-        "recipe_text": 'name = "small"\nengine = "vllm"\n',
+        "recipe_text": RECIPE,
+        "cost": Cost(usd_per_gpu_hour=3.5, n_gpus=1),
         "launches": (
             Launch(
                 name="baseline-l0",
                 configuration="baseline",
                 command=("vllm", "serve", "a/model", "--api-key", "hunter2"),
                 environment={"HF_TOKEN": "hf_abc", "OMP_NUM_THREADS": "1"},
+                started_at_ns=S // 5,
+                ready_at_ns=17 * S // 10,
+                stopped_at_ns=at + S,
                 ready=True,
                 log_path="launches/baseline-l0/server.log",
+                log=LOG,
             ),
         ),
         "cells": tuple(cells),
         "samples": _samples(at),
     }
     return Run(**{**fields, **over})
+
+
+LEDGER: dict[str, object] = {
+    "device_gib": 139.8,
+    "requested_gib": 125.8,
+    "weights_gib": 57.0,
+    "non_torch_gib": 0.3,
+    "activation_peak_gib": 2.7,
+    "graph_estimate_gib": 0.6,
+    "graph_estimate_applied": True,
+    "graph_actual_gib": 0.8,
+    "kv_gib": 65.2,
+    "kv_tokens": 714_000,
+    "unaccounted_gib": 0.0,
+    "free_at_end_gib": None,
+}
+TRACED = TracedStep(
+    configuration="baseline",
+    concurrency=8,
+    launch="baseline-l0",
+    cell="baseline-c8-r0",
+    paths=("traces/c8.json.gz",),
+    usable=True,
+    defects=("stream-overlap",),
+    step_kind="decode",
+    step_source="graph-launches",
+    traced_step_ms=6.1,
+    untraced_step_ms=6.0,
+    untraced_source="engine step of baseline-c8-r0",
+    stretch_pct=1.7,
+    match="same",
+    n_ranks=1,
+    ranks=(
+        RankBudget(
+            rank=0,
+            n_periods=40,
+            step_ms=6.1,
+            compute_ms=5.0,
+            communication_ms=0.5,
+            communication_wait_ms=0.2,
+            memcpy_ms=0.1,
+            idle_ms=0.5,
+            idle_by_cause={"inside_graph": 0.3, "launch_call": None},
+            kernels=(KernelTime(name="moe", ms_per_step=3.0, count_per_step=48.0),),
+        ),
+    ),
+)
 
 
 def small_analysis(**over: Any) -> Analysis:
@@ -271,9 +380,9 @@ def small_analysis(**over: Any) -> Analysis:
             BootResult(
                 launch="baseline-l0",
                 ready=True,
-                seconds_to_ready=44.8,
-                phases=({"name": "load_weights", "seconds": 0.75},),
-                ledger={"device_gib": 139.8, "kv_tokens": 600_000, "kv_gib": None},
+                seconds_to_ready=1.5,
+                phases=({"name": "load_weights", "seconds": 0.75, "ends_at_s": 101.0},),
+                ledger=LEDGER,
                 verdict={"outcome": "ready", "cause": None, "why": "", "fixes": ()},
                 log_path="launches/baseline-l0/server.log",
             ),
@@ -288,6 +397,61 @@ def small_analysis(**over: Any) -> Analysis:
                 ci95_pct=None,
                 verdict="undetermined",
                 runs_needed=4,
+                minutes_needed=12.0,
+                usd_needed=0.7,
+            ),
+            Comparison(
+                a="baseline",
+                b="eager",
+                concurrency=64,
+                metric="tpot_ms",
+                delta_pct=9.0,
+                ci95_pct=(6.0, 12.1),
+                verdict="slower",
+                runs_needed=None,
+                n_a=3,
+                n_b=3,
+                mean_a=18.03,
+                mean_b=19.65,
+            ),
+        ),
+        "pooled": (
+            PooledComparison(
+                a="baseline",
+                b="eager",
+                metric="tpot_ms",
+                n_rows=2,
+                delta_pct=6.0,
+                ci95_pct=(1.0, 11.2),
+                verdict="slower",
+                rows_agree=False,
+                q_p=0.01,
+            ),
+        ),
+        "left_out": (
+            LeftOut(
+                cell="baseline-c128-r0",
+                configuration="baseline",
+                concurrency=128,
+                reason="client-bound",
+            ),
+        ),
+        "traced": (TRACED,),
+        "stacks": (
+            TokenStack(
+                configuration="baseline",
+                concurrency=8,
+                tpot_ms=6.0,
+                step_ms=5.9,
+                step_source="engine step",
+                floor_ms=2.5,
+                parts=(
+                    StackPart(name="floor: experts", ms=2.5),
+                    StackPart(name="device busy above the floor", ms=3.0),
+                    StackPart(name="after the server", ms=0.5),
+                ),
+                traced=True,
+                cells=("baseline-c8-r0",),
             ),
         ),
         "findings": (
@@ -310,11 +474,90 @@ def small_analysis(**over: Any) -> Analysis:
     return Analysis(**{**fields, **over})
 
 
+def small_board(**over: Any) -> Board:
+    """A verdict by hand, so that a better rule does not change the page's text."""
+
+    def entry(
+        hypothesis: str, status: Status, first: int, last: int, **more: Any
+    ) -> BoardEntry:
+        fields: dict[str, Any] = {
+            "share_of_step_pct": None,
+            "evidence": (),
+            "would_decide": "A measurement that decides.",
+        }
+        return BoardEntry(
+            hypothesis=hypothesis,
+            scope=Scope(
+                configuration="baseline", concurrency_from=first, concurrency_to=last
+            ),
+            status=status,
+            **{**fields, **more},
+        )
+
+    def seen(cell: str, value: float) -> Evidence:
+        return Evidence(
+            source=cell,
+            quantity="client TPOT over the server's own",
+            value=value,
+            unit="%",
+            reasoning="both stamp the same tokens",
+        )
+
+    fields: dict[str, Any] = {
+        "sentences": (
+            "baseline: 3,220 output tokens/s at concurrency 64 (3 repeats).",
+            "Supported by measurement: memory bandwidth.",
+        ),
+        "entries": (
+            entry(
+                "client",
+                "ruled-out",
+                1,
+                64,
+                share_of_step_pct=0.2,
+                evidence=(seen("baseline-c1-r0", -0.1), seen("baseline-c64-r1", 0.2)),
+                would_decide=None,
+            ),
+            entry("client", "untestable", 128, 128),
+            entry(
+                "bandwidth",
+                "supported",
+                64,
+                64,
+                share_of_step_pct=71.8,
+                evidence=(seen("baseline-l0", 71.8),),
+                next_ceiling="Without it, computation is next.",
+            ),
+            entry("compute", "standing", 1, 64),
+        ),
+        "solid": ("baseline: 14.3 times the throughput at concurrency 64 as at 1.",),
+        "not_solid": (
+            NotSolid(
+                claim="baseline: TPOT 4.00 ms at concurrency 1 (baseline-c1-r0)",
+                why="one run, so it has no interval",
+                what_would_settle_it="Repeat it three times.",
+            ),
+        ),
+        "ceilings": (
+            Ceiling(
+                configuration="baseline",
+                concurrency=64,
+                hypothesis="compute",
+                output_tokens_per_s=9000.0,
+                times_measured=2.8,
+                basis="tensor pipes at the data sheet's rate",
+            ),
+        ),
+    }
+    return Board(**{**fields, **over})
+
+
 class Small:
-    """The small run, its analysis, and variants of both."""
+    """The small run, its analysis, a verdict, and variants of them."""
 
     run = staticmethod(small_run)
     analysis = staticmethod(small_analysis)
+    board = staticmethod(small_board)
 
 
 @pytest.fixture(scope="session")

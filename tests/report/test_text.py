@@ -5,6 +5,7 @@ import re
 from typing import Any
 
 import pytest
+from markdown_it import MarkdownIt
 from msgspec.structs import replace
 from rich.console import Console
 
@@ -65,19 +66,47 @@ def written(small: Small) -> str:
 
 def test_markdown_tables_are_rectangular(written: str) -> None:
     blocks = re.findall(r"(?:^\|.*\n)+", written, re.MULTILINE)
-    assert len(blocks) == 2
+    assert len(blocks) == 4  # sweep, board, changes, next
     for block in blocks:
         widths = {len(re.findall(r"(?<!\\)\|", line)) for line in block.splitlines()}
         assert len(widths) == 1
 
 
-def test_markdown_holds_every_hypothesis_and_finding(
+def test_markdown_is_short_and_holds_every_hypothesis_once(
     written: str, small: Small
 ) -> None:
+    assert len(written) < 8_000
     for name in HYPOTHESES:
-        assert f"| {name} |" in written
+        assert written.count(f"\n| {name} |") == 1
     for finding in small.analysis().findings:
-        assert finding.code in written
+        assert (finding.code in written) == (finding.severity != "info")
+    assert "more findings are on the page" in written
+
+
+def test_markdown_prices_what_is_next(written: str) -> None:
+    after = written.split("### What to run next")[1]
+    assert "minutes and" in after
+    assert "USD" in after
+
+
+def test_a_claim_about_a_comparison_stands_in_its_table_alone(written: str) -> None:
+    holes = written.split("### Not solid")[1].split("###", maxsplit=1)[0]
+    assert "eager against baseline" not in holes
+    assert "| eager over baseline | 8 |" in written
+
+
+def test_markdown_renders_to_tables_without_anything_of_the_run_in_html(
+    small: Small,
+) -> None:
+    hostile = "<img src=x onerror=y>|a](javascript:x)\n| b https://evil.example"
+    run, analysis = small.run(id=hostile), small.analysis()
+    cells = tuple(replace(c, name=c.name + hostile) for c in analysis.cells)
+    analysis = replace(analysis, cells=cells)
+    text = markdown(run, analysis, judge(run, analysis))
+    page = MarkdownIt("commonmark").enable("table").render(text)
+    assert page.count("<table>") == 4
+    assert "<img" not in page
+    assert "<a " not in page
 
 
 def test_markdown_shows_the_pictures(written: str) -> None:

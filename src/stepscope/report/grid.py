@@ -78,7 +78,7 @@ def _status(entries: Sequence[BoardEntry], load: Load) -> Status:
     for entry in entries:
         if _holds(entry, load):
             share = entry.share_of_step_pct
-            bound = "up to" if entry.status == "ruled-out" else "from"
+            bound = "at most" if entry.status == "ruled-out" else "at least"
             return Status(
                 entry.status, "" if share is None else f"{bound} {number(share)} %"
             )

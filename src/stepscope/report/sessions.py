@@ -218,9 +218,9 @@ def _shade(found: Sequence[Span], zero: int) -> list[Layer]:
 def _names(found: Sequence[Span], frame: Frame, zero: int) -> Layer:
     """Return names of launches at their starts, where they fit until the next one."""
     starts = [s for s in found if s.kind in ("boot", "failed")]
-    ends = [seconds(s.from_ns - zero) for s in starts[1:]] + [frame.to_s]
+    ends = [*(seconds(s.from_ns - zero) for s in starts[1:]), frame.to_s]
     rows = []
-    for span, end in zip(starts, ends, strict=True):
+    for span, end in zip(starts, ends[: len(starts)], strict=True):
         at = seconds(span.from_ns - zero)
         room = int((end - at) / frame.to_s / _LETTER)
         name = span.name if len(span.name) <= room else f"{span.name[: room - 1]}…"
