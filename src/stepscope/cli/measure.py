@@ -6,6 +6,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
+from stepscope.cli.output import write_whole
 from stepscope.clock import SystemClock
 from stepscope.recipe.records import Plan
 from stepscope.session.halt import Halt
@@ -73,7 +74,7 @@ def show(path: Path) -> None:
     board = judge(run, analysis)
     page = path / "report.html"
     text = html(run, analysis, board, pictures=pictures_of(run))
-    page.write_text(text, encoding="utf-8")
+    write_whole(page, text)
     print_summary(Console(highlight=False), run, analysis, board)
     print(f"\nReport: {page}\nRun:    {path}")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from stepscope.cli.output import write_whole
 from stepscope.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def plan(
     document = plan_next(opened, analysis, board, Budget(budget_minutes, budget_usd))
     text = _with_head(document)
     if output is not None and text is not None:
-        output.write_text(text, encoding="utf-8")
+        write_whole(output, text)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
         return

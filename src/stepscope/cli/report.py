@@ -6,6 +6,7 @@ from urllib.parse import quote
 
 import click
 
+from stepscope.cli.output import write_whole
 from stepscope.errors import RecipeError
 
 _FORMATS = ("html", "md", "png")
@@ -65,7 +66,7 @@ def report(run: Path, output: Path | None, formats: str) -> None:
         from stepscope.report.markdown import markdown
 
         beside = page.with_suffix(".md")
-        beside.write_text(markdown(opened, analysis, board, pictures), "utf-8")
+        write_whole(beside, markdown(opened, analysis, board, pictures))
         written.append(beside)
     if "html" in wanted:
         from stepscope.cli.trace_page import pictures_of
@@ -78,7 +79,7 @@ def report(run: Path, output: Path | None, formats: str) -> None:
             home=_home(run, page),
             pictures=pictures_of(opened),
         )
-        page.write_text(text, "utf-8")
+        write_whole(page, text)
         written.append(page)
     for path in written:
         click.echo(path)

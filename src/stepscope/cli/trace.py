@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import msgspec
 
+from stepscope.cli.output import write_whole
 from stepscope.errors import RecipeError
 
 
@@ -73,12 +74,12 @@ def trace(
         from stepscope.timeline.perfetto import perfetto
 
         devices = [read_device(t) for t in loaded[0][1]]
-        export.write_bytes(perfetto(devices, n_steps))
+        write_whole(export, perfetto(devices, n_steps))
         print(export, file=sys.stderr)
     if output is not None:
         from stepscope.cli.trace_page import page_of
 
-        output.write_text(page_of(results), "utf-8")
+        write_whole(output, page_of(results))
         print(output, file=sys.stderr)
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(results[0][2]) + b"\n")

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from stepscope.cli.output import write_whole
+
 if TYPE_CHECKING:
     from stepscope.analysis.trend.records import TrendDocument, TrendSeries
 
@@ -38,7 +40,7 @@ def trend(runs: tuple[Path, ...], *, output: Path | None, as_json: bool) -> None
     if output is not None:
         from stepscope.report.trend import trend_html
 
-        output.write_text(trend_html(document), encoding="utf-8")
+        write_whole(output, trend_html(document))
     if as_json:
         sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
         return
