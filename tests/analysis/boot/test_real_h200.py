@@ -61,8 +61,13 @@ def test_room_for_the_graphs_is_computed_from_what_was_missing() -> None:
 
 def test_an_argument_with_a_slip_is_to_be_removed() -> None:
     # Without it the same command served 27 s after its first line.
-    first = verdict("bad-arg").fixes[0]
+    found = verdict("bad-arg")
+    first, second = found.fixes
     assert (first.flag, first.direction) == ("--gpu-memory-utilizatoin", "remove")
+    assert first.effect.endswith("did you mean --gpu-memory-utilization?")
+    assert found.why.endswith("Did you mean --gpu-memory-utilization?")
+    assert second.flag == "--gpu-memory-utilization"
+    assert (second.direction, second.value) == ("set", "0.9")
 
 
 def test_a_kill_with_an_empty_log_is_not_called_a_full_host() -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from stepscope.analysis.boot.advice import Advice, flag, number
+from stepscope.analysis.boot.spelling import meant
 from stepscope.run.serverlog import Failure, ServerLog
 
 #: Distributions whose name is not the module's.
@@ -138,7 +139,7 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
             "a mode that the attention backend supports",
         )
     elif not _limits(failure, log, advice):
-        _words(failure, advice)
+        _words(failure, log, advice)
     return advice
 
 
@@ -163,18 +164,33 @@ def _limits(failure: Failure, log: ServerLog, advice: Advice) -> bool:
     return True
 
 
-def _words(failure: Failure, advice: Advice) -> None:
+def _words(failure: Failure, log: ServerLog, advice: Advice) -> None:
     """A flag that the message names."""
     names = failure.names
     words = ("arguments", "unknown", "invalid", "option")
     word = next((names[n].split() for n in words if n in names), None)
     named = names.get("argument")
     if word:
-        advice.fix(word[0], "remove", None, "this release does not know it", "high")
+        _unknown(word, meant(word[0], log.engine), advice)
     elif named is not None:
         parts = [part.strip() for part in named.replace(",", "/").split("/")]
         long = next((part for part in parts if part.startswith("--")), parts[0])
         advice.fix(long, "set", None, "its value is not allowed", "medium")
+
+
+def _unknown(words: list[str], right: str | None, advice: Advice) -> None:
+    """An unknown flag, the words after it, and the flag that was meant, if a slip."""
+    effect = "this release does not know it"
+    if right is None:
+        advice.fix(words[0], "remove", None, effect, "high")
+        return
+    given, _, value = words[0].partition("=")
+    if not value and len(words) > 1 and not words[1].startswith("-"):
+        value = words[1]
+    advice.why += f" Did you mean {right}?"
+    advice.fix(given, "remove", None, f"{effect}; did you mean {right}?", "high")
+    if value:
+        advice.fix(right, "set", value, f"what {given} was to set", "medium")
 
 
 def _port(failure: Failure, log: ServerLog) -> Advice:
