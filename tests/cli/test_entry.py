@@ -86,3 +86,20 @@ def test_an_output_that_has_no_folder_is_a_wrong_path(tmp_path: Path) -> None:
     found = run("trend", str(runs), "-o", str(tmp_path / "no" / "t.html"))
     assert found.returncode == 2
     assert "Check the path" in found.stderr
+
+
+def test_a_trace_is_no_rank_beside_itself(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("[]")
+    found = run("trace", str(path), f"{tmp_path}/./t.json")
+    assert found.returncode == 2
+    assert "given twice" in found.stderr
+
+
+def test_no_number_is_no_untraced_step(tmp_path: Path) -> None:
+    path = tmp_path / "t.json"
+    path.write_text("[]")
+    for number in ("nan", "inf"):
+        found = run("trace", str(path), "--untraced-step-ms", number)
+        assert found.returncode == 2
+        assert found.stderr.startswith("--untraced-step-ms: ")

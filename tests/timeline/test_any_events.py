@@ -83,3 +83,14 @@ def test_a_file_whose_device_records_are_all_bad_has_none(tmp_path: Path) -> Non
     assert len(trace.ops) == 0
     assert trace.n_zero_stamps == 1
     assert "no-device-records" in analyze_traces([trace]).quality.defects
+
+
+@pytest.mark.parametrize("stamp", ["1e400", "-1e400", "1e999999"])
+def test_a_stamp_beyond_all_numbers_is_a_bad_record(tmp_path: Path, stamp: str) -> None:
+    path = tmp_path / "t.json"
+    path.write_text(
+        f'[{{"ph":"X","cat":"kernel","name":"k","ts":{stamp},"dur":1,'
+        '"args":{"correlation":1}}]'
+    )
+    (trace,) = load_trace(path)
+    assert len(trace.ops) == 0

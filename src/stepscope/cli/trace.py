@@ -1,5 +1,6 @@
 """``stepscope trace``: a decode step's budget from kernel timelines."""
 
+import math
 import sys
 from pathlib import Path
 
@@ -59,7 +60,14 @@ def trace(
     from stepscope.timeline.cache import cache_folder
     from stepscope.timeline.load import load_traces
 
-    _check(files, as_json=as_json, each=each, export=export, output=output)
+    _check(
+        files,
+        as_json=as_json,
+        each=each,
+        export=export,
+        output=output,
+        untraced_step_ms=untraced_step_ms,
+    )
     cache = None if no_cache else cache_folder()
     captures = [(_stem(path), [path]) for path in files]
     if not each:
@@ -108,6 +116,7 @@ def _check(
     each: bool,
     export: Path | None,
     output: Path | None,
+    untraced_step_ms: float | None,
 ) -> None:
     """Refuse what can not be meant, before anything is read."""
     if each and len(files) > 1 and (as_json or export):
@@ -117,6 +126,13 @@ def _check(
             "expected one for --json and --perfetto",
             "Call it once a capture",
         )
+    if len({path.resolve() for path in files}) < len(files):
+        raise RecipeError(
+            "trace", "a file is given twice", "expected one file a rank, each once"
+        )
+    if untraced_step_ms is not None and not math.isfinite(untraced_step_ms):
+        found = f"{untraced_step_ms}"
+        raise RecipeError("--untraced-step-ms", found, "expected milliseconds")
     for path in (export, output):
         if path is None:
             continue

@@ -6,6 +6,7 @@ Python. Stamps are taken as float64 where that is exact to the nanosecond, else 
 their digits.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -317,7 +318,8 @@ def _digits_ns(text: bytes) -> int:
     text = text.strip(b'"')
     whole, dot, part = text.partition(b".")
     if b"e" in text or b"E" in text:
-        found = round(float(text) * 1000)
+        wide = float(text) * 1000
+        found = round(wide) if math.isfinite(wide) else _LARGEST + 1
     elif not dot:
         found = int(whole) * 1000
     else:
