@@ -11,7 +11,7 @@ from stepscope.recipe.records import Cost
 from stepscope.run.client import ClientHealth
 from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch, Run, Summary
-from stepscope.run.samples import GpuSample, MetricsSnapshot, Samples
+from stepscope.run.samples import GpuSample, MetricsSnapshot, ProcessSample, Samples
 from stepscope.run.serverlog import LogEvent, ServerLog
 
 MS = 1_000_000
@@ -42,6 +42,47 @@ def test_a_sound_cell_is_valid_and_only_lacks_samples(
     (cell,) = analysis.cells
     assert cell.valid
     assert codes(analysis) == ["few-samples"]
+
+
+def starving(role: str, ran_pct: float, waited_pct: float) -> Samples:
+    """One process, sampled every 100 ms, whose busiest thread ran and waited so."""
+    rows = (
+        ProcessSample(
+            at_ns=i * 100 * MS,
+            pid=1,
+            role=role,
+            name=role,
+            cpu_ns=int(i * ran_pct * MS),
+            busiest_thread_cpu_ns=int(i * ran_pct * MS),
+            busiest_thread_id=1,
+            busiest_thread_waited_ns=int(i * waited_pct * MS),
+        )
+        for i in range(600)
+    )
+    return Samples(process=tuple(rows))
+
+
+@pytest.mark.parametrize(
+    ("role", "ran_pct", "waited_pct", "told"),
+    [
+        ("worker", 27, 73, True),
+        ("api-server", 3, 43, True),
+        ("server", 95, 4, False),
+        # It polls and yields: ready always, and it needs nothing.
+        ("engine-core", 3, 97, False),
+        ("client", 10, 60, False),
+    ],
+)
+def test_a_thread_of_the_server_without_a_core_is_told(
+    served: Served, cell_of: MakeCell, run_of: MakeRun, codes: Codes, *,
+    role: str, ran_pct: float, waited_pct: float, told: bool,
+) -> None:  # fmt: skip
+    samples = starving(role, ran_pct, waited_pct)
+    analysis = analyze(run_of(cell_of(served(64, 8)), samples=samples))
+    assert ("cpu-starved" in codes(analysis)) is told
+    if told:
+        message = found(analysis, "cpu-starved")
+        assert f"{waited_pct} % of the window, and ran for {ran_pct} %" in message
 
 
 def test_whole_waves_say_nothing_and_broken_ones_say_how_full_the_slots_were(
