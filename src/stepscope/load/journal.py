@@ -74,7 +74,11 @@ def read_texts(journal_dir: Path) -> dict[int, str]:
 
 
 def _payloads(path: Path) -> Iterator[bytes]:
-    """Yield the payloads of all good frames, reading no more than one at a time."""
+    """Yield the payloads of all good frames, reading no more than one at a time.
+
+    An empty one ends them: no record is empty, but a file system that lost power may
+    leave zeros, which look like empty frames.
+    """
     left = path.stat().st_size
     with path.open("rb", buffering=_READ_BYTES) as file:
         while left >= _HEAD_BYTES:
@@ -82,6 +86,6 @@ def _payloads(path: Path) -> Iterator[bytes]:
             length = int.from_bytes(head[:4], "little")
             left -= _HEAD_BYTES + length
             whole = () if left < 0 else tuple(payloads(head + file.read(length)))
-            if not whole:
+            if not whole or not whole[0]:
                 return
             yield whole[0]
