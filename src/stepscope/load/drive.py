@@ -64,21 +64,10 @@ def drive(
     """
     spec.check()
     request_head(spec)
-    if journals(journal_dir):
-        raise SessionError(
-            str(journal_dir),
-            "journals of an earlier cell",
-            "an empty directory",
-            "Move them away: two cells in one journal can not be told apart",
-        )
+    _check_empty(journal_dir)
     stop = stop or threading.Event()
     called_at_ns = clock.now_ns()
-    text: TextPlan | None = None
-    if uses_token_ids(spec) and spec.vocab_size is None:
-        size = vocabulary_size(server_of(spec))
-        spec = msgspec.structs.replace(spec, vocab_size=size)
-    elif not uses_token_ids(spec) and spec.source.name not in WORDED:
-        text = text_plan(spec)
+    spec, text = _worded(spec)
     items, notes = _items(spec, journal_dir)
     with (
         _pool(spec, journal_dir, clock) as pool,
@@ -108,6 +97,27 @@ def drive(
         prepare_ns=started_at_ns - called_at_ns,
         findings=(*notes, *_alignment(nodes), *result.findings),
     )
+
+
+def _check_empty(journal_dir: Path) -> None:
+    if journals(journal_dir):
+        raise SessionError(
+            str(journal_dir),
+            "journals of an earlier cell",
+            "an empty directory",
+            "Move them away: two cells in one journal can not be told apart",
+        )
+
+
+def _worded(spec: LoadSpec) -> tuple[LoadSpec, TextPlan | None]:
+    """Ask the server what prompts are drawn from: token ids, or words."""
+    text: TextPlan | None = None
+    if uses_token_ids(spec) and spec.vocab_size is None:
+        size = vocabulary_size(server_of(spec))
+        spec = msgspec.structs.replace(spec, vocab_size=size)
+    elif not uses_token_ids(spec) and spec.source.name not in WORDED:
+        text = text_plan(spec)
+    return spec, text
 
 
 def _pool(spec: LoadSpec, journal_dir: Path, clock: Clock) -> "LocalPool | RayPool":
