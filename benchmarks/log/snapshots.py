@@ -16,18 +16,19 @@ from pathlib import Path
 
 import msgspec
 
-ROOT = Path(__file__).parents[2]
-sys.path.insert(0, str(ROOT))
+sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from benchmarks.log.kinds import KINDS
 
 from stepscope.parse.log import state
 from stepscope.parse.serverlog import LogReader
 
+ROOT = Path(__file__).parents[2]
 _FOLDERS = (ROOT / "tests" / "data" / "logs", ROOT.parent / "shared" / "data")
 _PIECES = (1, 977, 65_536, 1 << 22)
 _NOISE = (
-    b"", b"\r", b"Traceback (most recent call last):", b'  File "/a/b.py", line 3, in c',
+    b"", b"\r", b"Traceback (most recent call last):",
+    b'  File "/a/b.py", line 3, in c',
     b"ValueError: no", b"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate"
     b" 2.00 GiB. GPU 0 has a total capacity of 79.1 GiB of which 1.00 GiB is free.",
     b"(EngineCore pid=4) ERROR 05-02 10:00:00 [core.py:1] died", b"Killed",
@@ -111,10 +112,11 @@ def _edited(
     share = draw.choice((0.01, 0.1, 0.5))
     for lines in draw.choices(pools, weights, k=draw.randint(1, 3)):
         for line in _cut(draw, lines, 400):
-            yield _edit(draw, line) if draw.random() < share else line
+            yield edited(draw, line) if draw.random() < share else line
 
 
-def _edit(draw: random.Random, line: bytes) -> bytes:
+def edited(draw: random.Random, line: bytes) -> bytes:
+    """Return a line with up to three characters changed."""
     for _ in range(draw.randint(1, 3)):
         at = draw.randint(0, len(line))
         match draw.randrange(5):

@@ -36,6 +36,7 @@ _MAX_HEADS = 4_096
 
 #: How far into a line its frame may reach.
 _MAX_FRAME = 200
+_VLLM_STARTS = frozenset({b"Engine", b"SpecDe"})
 _MAX_CLOCK = 40
 _TIMED = b" I slot print_timing: "
 
@@ -102,30 +103,27 @@ class Lanes:
 
     def _vllm(self, line: int, raw: bytes) -> bool:
         start = raw.find(b"] ", 0, _MAX_FRAME) + 2
-        kind = raw[start : start + 6]
-        if kind != b"Engine" and kind != b"SpecDe":
+        if raw[start : start + 6] not in _VLLM_STARTS:
             return False
         if self._messages.state.is_thinned:
             thinned = self._thinned(raw)
             if thinned is not False:
                 return thinned or False
-        inner = raw
         if raw[:1] == b"{":
             wrapped = _DOCKER.fullmatch(raw)
-            if wrapped is None:
-                return False
-            inner = wrapped[1]
+            inner = wrapped[1] if wrapped is not None else b""
             start = inner.find(b"] ") + 2
-        if not self._headed(inner, start):
+            return self._headed(inner, start) and self._stats(line, inner[start:])
+        if not self._headed(raw, start):
             return False
-        at = inner.find(b" Iteration(", start, start + 24) + 1
+        at = raw.find(b" Iteration(", start, start + 24) + 1
         if at:
-            return inner is raw and self._iteration(line, raw, start, at)
-        message = inner[start:]
+            return self._iteration(line, raw, start, at)
+        return self._stats(line, raw[start:])
+
+    def _stats(self, line: int, message: bytes) -> bool:
         found = self._templates.read(message)
-        if found is None or len(message) > MAX_TEXT:
-            return False
-        if found.get("n_preemptions"):
+        if found is None or len(message) > MAX_TEXT or found.get("n_preemptions"):
             return False
         return self._keep(line, message.decode("ascii"), found)
 

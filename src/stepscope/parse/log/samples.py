@@ -86,7 +86,7 @@ _ITERATION_NAMES = (
 _ITERATION = Named(*_ITERATION_NAMES)
 _ITERATION_WITH_USAGE = Named(*_ITERATION_NAMES, "kv_usage_pct")
 _TIMING = re.compile(
-    r"(?:id +(\d+) \| task +(-?\d+) \| )?(prompt eval|      eval|eval|total) time = +"
+    r"(?:id +(\d+) \| task +(-?\d+) \| +)?(prompt eval|eval|total) time = +"
     r"((?:\d*\.)?\d+) ms / +(\d+) (?:tokens|runs)"
 )
 #: A timing line of llama-server in its current form: clock, then figures.
@@ -189,7 +189,7 @@ def llama_timing(state: State, here: Here) -> bool:
     hit = _TIMING.search(here.text)
     if hit is None:
         return False
-    in_ms, in_tokens = _TIMING_NAMES[hit[3].strip()]
+    in_ms, in_tokens = _TIMING_NAMES[hit[3]]
     found = {in_ms: float(hit[4]), in_tokens: float(hit[5])}
     if hit[1] is not None:
         found["slot"], found["task"] = float(hit[1]), float(hit[2])

@@ -213,7 +213,8 @@ MEMORY_RULES = compiled(
     (r"Initial free memory: ((?:\d*\.)?\d+) GiB", _initial_free),
     (
         r"(GPU|CPU|XPU|TPU|HPU) KV cache size: (\d[\d,]*) tokens"
-        r"(?:, Maximum concurrency for (\d[\d,]*) tokens per request: (\d[\d,]*(?:\.\d+)?)x)?",
+        r"(?:, Maximum concurrency for (\d[\d,]*) tokens per request: "
+        r"(\d[\d,]*(?:\.\d+)?)x)?",
         _kv_tokens,
     ),
     (
