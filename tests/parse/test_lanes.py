@@ -23,8 +23,8 @@ SAMPLED = {
 SPEC = (
     b"(APIServer pid=7) INFO 05-01 00:00:09 [metrics.py:86] SpecDecoding metrics: Mean"
     b" acceptance length: 2.46, Accepted throughput: 41.10 tokens/s, Drafted"
-    b" throughput: 84.20 tokens/s, Accepted: 411 tokens, Drafted: 842 tokens, Per-position"
-    b" acceptance rate: 0.734, 0.512, Avg Draft acceptance rate: 48.8%"
+    b" throughput: 84.20 tokens/s, Accepted: 411 tokens, Drafted: 842 tokens,"
+    b" Per-position acceptance rate: 0.734, 0.512, Avg Draft acceptance rate: 48.8%"
 )
 
 

@@ -196,9 +196,10 @@ class LogReader:
                 self._folded(raw)
                 return
         dull = self._messages.read(self._n_lines, raw.decode("utf-8", "replace"))
-        if self._known() != self._known_for:
+        known = self._known()
+        if known != self._known_for:
             # What means nothing now may have meant something before, and the reverse.
-            self._known_for = self._known()
+            self._known_for = known
             self._worked()
             self._shapes.forget()
         elif dull is not None and not self._messages.failures.busy(self._n_lines):

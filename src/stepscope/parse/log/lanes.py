@@ -14,7 +14,7 @@ from stepscope.parse.log.messages import Messages
 from stepscope.parse.log.quick import framed, sample_kind
 from stepscope.parse.log.samples import (
     ITERATION,
-    WHOLE_TIMING,
+    TIMING,
     batch_numbers,
     iteration_numbers,
     start_s,
@@ -201,9 +201,11 @@ class Lanes:
         at = raw.find(b" I slot ", 0, _MAX_CLOCK)
         if at < 0:
             return False
-        match = WHOLE_TIMING.fullmatch(raw) if raw.startswith(_TIMED, at) else None
+        match = TIMING.match(raw) if raw.startswith(_TIMED, at) else None
         if match is None:
             return b" time =" not in raw  # What else a slot tells is of no use.
+        if not raw.isascii() or b"[" in raw or b"\x1b" in raw:
+            return False  # It may be coloured.
         if self._messages.state.is_thinned:
             thinned = self._thinned(raw)
             if thinned is not False:

@@ -94,8 +94,6 @@ TIMING = re.compile(
     rb"(\d+\.\d\d\.\d{3}\.\d{3}) I slot print_timing: id +(\d+) \| task +(-?\d+) \| +"
     rb"(prompt eval|eval|total) time = +(\d*\.?\d+) ms / +(\d+) tokens"
 )
-#: The same, where nothing about it is odd.
-WHOLE_TIMING = re.compile(TIMING.pattern + rb"[^\x1b\[\x80-\xff]*")
 _TIMING_NAMES = {
     "prompt eval": ("prompt_ms", "prompt_tokens"),
     "eval": ("eval_ms", "eval_tokens"),

@@ -43,7 +43,8 @@ class Shapes:
         # As ``shape_of``: a call for every line would cost as much as the rest.
         shape, at = raw.translate(_ZEROS), raw.find(b"pid=")
         if at >= 0:
-            shape = raw[raw.rfind(b"(", 0, at) : at] + shape
+            begin = 0 if raw.startswith(b"(") else raw.rfind(b"(", 0, at)
+            shape = raw[begin:at] + shape
         found = self._known.get(shape)
         if found is None:
             return False
@@ -84,4 +85,5 @@ def shape_of(raw: bytes) -> bytes:
     at = raw.find(b"pid=")
     if at < 0:
         return shape
-    return raw[raw.rfind(b"(", 0, at) : at] + shape
+    begin = 0 if raw.startswith(b"(") else raw.rfind(b"(", 0, at)
+    return raw[begin:at] + shape
