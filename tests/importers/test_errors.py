@@ -175,3 +175,41 @@ def test_runs_of_two_gpus_are_not_one_run(copy: Path) -> None:
     edit(copy, "NVIDIA H200", "NVIDIA B300")
     with pytest.raises(RecipeError, match="the paths differ in gpu"):
         load_foreign([SMALL, copy])
+
+
+POST = Path(__file__).parents[2] / "examples" / "post"
+
+
+@pytest.fixture
+def post(tmp_path: Path) -> Path:
+    return shutil.copytree(POST, tmp_path / "post")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        ("mean = 250.35", "mean = nan", "cell[0].summary.ttft_ms.mean: NaN; a finite"),
+        ("mean = 250.35", "mean = inf", "summary.ttft_ms.mean: Infinity; a finite"),
+        ("mean = 250.35", "mean = -5", "summary.ttft_ms.mean: -5; 0 or more"),
+        ("duration_s = 70.55", "duration_s = 0", "duration_s: 0; seconds above 0"),
+        ("duration_s = 70.55", "duration_s = nan", "duration_s: NaN; a finite"),
+        ("n_completed = 100", "n_completed = 0", "n_completed: 0; 1 or more"),
+        ("n_completed = 100", "n_completed = 101", "101 requests completed or failed"),
+        ("concurrency = 16\n", "concurrency = -4\n", "concurrency: -4; 1 or more"),
+        ("output_tokens = 102400", f"output_tokens = {10**20}", "at most 1e15"),
+        (
+            "[cell.summary]",
+            "[cell.telemetry]\nutil_pct = 512\n[cell.summary]",
+            "util_pct: 512; at most 100",
+        ),
+        ('"engram.toml"', '"session-2.toml"', "include[1]: session-2.toml again"),
+        ('"engram.toml"', '"./session-2.toml"', "session-2.toml again"),
+    ],
+)
+def test_a_number_that_nobody_measured_is_exit_2(
+    post: Path, old: str, new: str, expected: str
+) -> None:
+    edit(post, old, new)
+    error = error_of(post / "import.toml")
+    assert error.exit_code == 2
+    assert expected in str(error)

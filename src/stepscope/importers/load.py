@@ -81,10 +81,13 @@ def _imported(path: Path) -> Foreign:
     names = read_spec(path).include
     if not names:
         return first
-    parts = [first]
+    parts, seen = [first], {path.resolve()}
     for number, name in enumerate(names):
         key = f"{path}: include[{number}]"
         other = existing(path.parent / name, key)
+        if other.resolve() in seen:
+            raise RecipeError(key, f"{name} again", "each start once")
+        seen.add(other.resolve())
         if read_spec(other).include:
             raise RecipeError(key, f"{name} includes others", "one level of includes")
         parts.append(read_import(other))

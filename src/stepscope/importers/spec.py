@@ -15,6 +15,7 @@ import msgspec
 
 from stepscope.errors import RecipeError
 from stepscope.importers.files import damaged
+from stepscope.importers.impossible import impossible
 from stepscope.run.published import Claim, TelemetryMeans
 
 
@@ -125,13 +126,16 @@ def read_spec(path: Path) -> ImportSpec:
     Raises:
         ArchiveError: It is no TOML.
         RecipeError: A key is unknown, missing or of the wrong kind; ``also`` holds
-            all further unknown keys.
+            all further unknown keys and impossible numbers.
     """
     try:
         raw = tomllib.loads(path.read_text("utf-8"), parse_float=Decimal)
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise damaged(path, f"is no TOML ({error})") from error
-    unknown = tuple(_unknown(path, raw, ImportSpec, ""))
+    unknown = tuple(_unknown(path, raw, ImportSpec, "")) + tuple(
+        RecipeError(f"{path}: {key}", found, expected)
+        for key, found, expected in impossible(raw)
+    )
     if unknown:
         first, *rest = unknown
         raise RecipeError(
@@ -144,6 +148,7 @@ def read_spec(path: Path) -> ImportSpec:
         raise RecipeError(
             f"{path}: {where.rstrip('`') or 'top level'}", what
         ) from error
+    _check_sums(path, spec)
     names = [cell.name for cell in spec.cell]
     for name in names:
         if names.count(name) > 1:
@@ -151,6 +156,20 @@ def read_spec(path: Path) -> ImportSpec:
                 f"{path}: cell", f"two cells are named {name!r}", "one name a cell"
             )
     return spec
+
+
+def _check_sums(path: Path, spec: ImportSpec) -> None:
+    """Refuse a summary of more requests than were sent."""
+    for number, cell in enumerate(spec.cell):
+        if cell.summary is None or cell.n_prompts is None:
+            continue
+        n = cell.summary.n_completed + cell.summary.n_failed
+        if n > cell.n_prompts:
+            raise RecipeError(
+                f"{path}: cell[{number}].summary",
+                f"{n} requests completed or failed, of {cell.n_prompts} that were sent",
+                "no more than n_prompts",
+            )
 
 
 def _unknown(
