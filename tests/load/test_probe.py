@@ -1,3 +1,5 @@
+import socket
+
 import msgspec
 import pytest
 from tests.load.scripted import (
@@ -109,3 +111,23 @@ def test_with_a_tokenizer_text_prompts_have_their_exact_length() -> None:
     assert plan.exact
     assert plan.n_words == 37
     assert all(len(word) <= 5 for word in plan.words)
+
+
+def test_a_handshake_that_nobody_answers_is_told_with_its_own_limit() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        spec = LoadSpec(
+            base_url=f"https://127.0.0.1:{silent.getsockname()[1]}",
+            model="m",
+            n_prompts=1,
+            concurrency=1,
+            input_tokens=8,
+            output_tokens=4,
+            connect_timeout_s=0.2,
+            header_timeout_s=300,
+            token_ids=True,
+        )
+        found = probe(spec, SystemClock())
+    assert (found.failure, found.failure_detail) == (
+        "connect",
+        "no connection in 0.2 s",
+    )

@@ -83,9 +83,10 @@ def _exchange(
     spec: LoadSpec, request: bytes, response: Response, raw: bytearray, clock: Clock
 ) -> tuple[str, str] | None:
     """Send and read; return how the connection failed, if it did."""
-    url, limit_s = spec.base_url, spec.connect_timeout_s
+    url, limit_s, is_connected = spec.base_url, spec.connect_timeout_s, False
     try:
         with connected(url, limit_s, insecure=spec.insecure) as sock:
+            is_connected = True
             sock.settimeout(spec.header_timeout_s)
             sock.sendall(request)
             while not response.complete:
@@ -98,6 +99,8 @@ def _exchange(
                 if response.has_header:
                     sock.settimeout(spec.stall_timeout_s)
     except TimeoutError:
+        if not is_connected:
+            return "connect", f"no connection in {limit_s:g} s"
         if response.has_header:
             return "stall", f"no byte for {spec.stall_timeout_s:g} s"
         return "header-timeout", f"no response header in {spec.header_timeout_s:g} s"
