@@ -1,6 +1,7 @@
 """State to record: the last step of reading a log."""
 
 import re
+from operator import attrgetter
 
 import msgspec
 
@@ -32,7 +33,7 @@ def assemble(
     events: list[LogEvent] = []
     for kept in state.events.values():
         events.extend(kept.events)
-    events.sort(key=lambda event: event.line)
+    events.sort(key=attrgetter("line"))
     phases = _overlapping(
         tuple(sorted(state.phases.values(), key=lambda phase: phase.line or 0))
     )

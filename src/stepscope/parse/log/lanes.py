@@ -49,6 +49,7 @@ class Lanes:
     def __init__(self, messages: Messages) -> None:
         self._messages = messages
         self._templates = messages.templates
+        self._shapes = messages.shapes
         self._heads: dict[bytes, Head | None] = {}
         self._tags: dict[bytes, str | None] = {}
         self._last = b""
@@ -80,14 +81,14 @@ class Lanes:
             return None
         if not self._messages.state.thinned(kind):
             return False
-        self._messages.shapes.stamp_of = raw
+        self._shapes.stamp_of = raw
         return True
 
     def _keep(
         self, line: int, text: str, found: dict[str, float], kind: str = "stats"
     ) -> bool:
         state, at_s = self._messages.state, self._at_s
-        self._messages.shapes.stamp_of = None
+        self._shapes.stamp_of = None
         state.last_at_s = at_s
         state.keep(
             LogEvent(
