@@ -40,7 +40,7 @@ def kept_up(**over: Any) -> ClientHealth:
 
 def streams(gaps_ms: np.ndarray, first_ms: np.ndarray) -> tuple[Request, ...]:
     """One request a row: its first token, then its gaps."""
-    found = []
+    found: list[Request] = []
     for row, first in zip(gaps_ms, first_ms, strict=True):
         at = np.concatenate([[first], first + np.cumsum(row)]) * MS
         offsets = at.astype("<i8")
