@@ -24,10 +24,18 @@ def clipped(text: str, most: int = MOST_CHARACTERS) -> str:
 
 
 def finalize(value: object) -> object:
-    """Return what a template is about to print, made fit; markup stays markup."""
+    """Return what a template is about to print, made fit; markup stays markup.
+
+    What must be there to the last letter goes through ``whole``.
+    """
     if isinstance(value, str) and not isinstance(value, Markup):
-        return fit(value)
+        return fit(clipped(value))
     return value
+
+
+def whole(text: str) -> Markup:
+    """Return a text of any length, escaped: a recipe or a command to be copied."""
+    return escape(fit(text))
 
 
 def fit_spec(value: object) -> object:

@@ -115,6 +115,7 @@ def _functions(
             shown(concurrency),
         ),
         "link": links.link,
+        "whole": inert.whole,
         "cell_ids": cell_ids,
         "launch_ids": launch_ids,
         "by_cell": {c.name: figure_name(c, i) for i, c in enumerate(run.cells)},
