@@ -273,6 +273,16 @@ def test_only_paths_inside_the_run_are_links(
     assert path_link(path) == link
 
 
+@pytest.mark.parametrize(
+    ("home", "link"),
+    [("", "cells/a"), ("../run%201", "../run%201/cells/a"), (None, None)],
+)
+def test_links_follow_the_page_to_where_it_is_written(
+    home: str | None, link: str | None
+) -> None:
+    assert path_link("cells/a", home) == link
+
+
 def test_every_figure_of_a_cell_has_its_name_on_the_page() -> None:
     """A field added to the analysis is shown by itself; give it a name here."""
     assert unlisted() == ()
