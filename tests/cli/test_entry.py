@@ -103,3 +103,11 @@ def test_no_number_is_no_untraced_step(tmp_path: Path) -> None:
         found = run("trace", str(path), "--untraced-step-ms", number)
         assert found.returncode == 2
         assert found.stderr.startswith("--untraced-step-ms: ")
+
+
+def test_a_recipe_of_an_editor_that_marks_its_bytes_is_read(tmp_path: Path) -> None:
+    recipe = tmp_path / "r.toml"
+    text = 'name = "r"\nengine = "embedded"\n[workload]\nconcurrency = [1]\n'
+    text += "input_tokens = 8\noutput_tokens = 8\n"
+    recipe.write_text(text, "utf-8-sig")
+    assert run("run", str(recipe), "--dry-run").returncode == 0

@@ -39,7 +39,7 @@ def run(
     from stepscope.recipe.loader import load_recipe
 
     try:
-        text = recipe.read_text(encoding="utf-8")
+        text = recipe.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not UTF-8"
         raise RecipeError(str(recipe), reason, "expected a recipe") from error
