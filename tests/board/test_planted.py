@@ -13,6 +13,7 @@ from stepscope.analysis.records import FloorPoint
 from stepscope.findings import Finding
 from stepscope.run.client import ClientHealth, Delay
 from stepscope.run.requests import Request
+from stepscope.run.samples import HostSample, Samples
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 MS = 1_000_000
@@ -226,6 +227,25 @@ def test_warm_up_is_not_ruled_out_where_a_cell_stalled(
     )
     run = bench.run(cells=(*blocks, bench.cell()), findings=(stall,) * stalled)
     assert bench.entry("warm-up", run).status == status
+
+
+def test_a_full_cgroup_that_is_gone_when_the_run_ends_is_not_acquitted(
+    bench: Bench,
+) -> None:
+    """A run that froze in a cgroup of 200 MiB; the last sample saw the node alone."""
+    whole = {"memory_used_bytes": 4 << 30, "memory_total_bytes": 24 << 30}
+    full = HostSample(
+        at_ns=500 * MS,
+        cgroup_memory_bytes=200 << 20,
+        cgroup_memory_limit_bytes=200 << 20,
+        **whole,
+    )
+    host = (full, HostSample(at_ns=2000 * MS, **whole))
+    run = bench.run(engine="embedded", n_gpus=0, gpu=None, samples=Samples(host=host))
+    cell = bench.result(telemetry=bench.telemetry(host_memory_peak_gib=4.0))
+    entry = bench.entry("host-memory", run, cell)
+    assert entry.status == "standing"
+    assert entry.evidence[0].value == pytest.approx(100.0)
 
 
 class TestCounterBesideFloor:

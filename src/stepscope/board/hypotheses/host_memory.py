@@ -23,6 +23,26 @@ def _limit_gib(view: CellView) -> float | None:
     return gib(min(limits)) if limits else None
 
 
+def _of_cgroup(view: CellView) -> tuple[float, float] | None:
+    """Return memory and limit of the sample that is nearest to a cgroup's limit, GiB.
+
+    Of the cell's samples; where none of them tells the cgroup (it may be frozen, or
+    gone when the run ends), of all. None without a limited cgroup.
+    """
+    limited = [
+        (sample.at_ns, sample.cgroup_memory_bytes, sample.cgroup_memory_limit_bytes)
+        for sample in view.run.samples.host
+        if sample.cgroup_memory_bytes and sample.cgroup_memory_limit_bytes
+    ]
+    span = view.span_ns()
+    inside = [x for x in limited if span is not None and span[0] <= x[0] <= span[1]]
+    rows = inside or limited
+    if not rows:
+        return None
+    _, used, limit = max(rows, key=lambda x: x[1] / x[2])
+    return gib(used), gib(limit)
+
+
 def _offloads(view: CellView) -> bool | None:
     """Whether the server's command places data in host memory; None: unknown."""
     command = view.launch.command if view.launch is not None else ()
@@ -38,14 +58,15 @@ def _headroom(view: CellView) -> Opinion | None:
     limit = _limit_gib(view)
     if telemetry is None or telemetry.host_memory_peak_gib is None or not limit:
         return None
-    share = 100 * telemetry.host_memory_peak_gib / limit
+    used, limit = _of_cgroup(view) or (telemetry.host_memory_peak_gib, limit)
+    share = 100 * used / limit
     item = seen(
         view,
         "highest host memory in the window, of the limit",
         share,
         "%",
-        f"{telemetry.host_memory_peak_gib:.3g} of {limit:.4g} GiB; swapping is not"
-        " sampled, and a cgroup's figure holds page cache",
+        f"{used:.3g} of {limit:.4g} GiB; swapping is not sampled, and a cgroup's"
+        " figure holds page cache",
     )
     offloads = _offloads(view)
     if share >= _ROOM_PCT or view.has_gpu is not True:
