@@ -213,3 +213,29 @@ def test_a_number_that_nobody_measured_is_exit_2(
     error = error_of(post / "import.toml")
     assert error.exit_code == 2
     assert expected in str(error)
+
+
+CLAIM = """
+[[claim]]
+id = "a"
+text = "a floor"
+quantity = "floor_ms"
+value = 1.9
+"""
+
+
+@pytest.mark.parametrize(
+    ("claims", "expected"),
+    [
+        (CLAIM + CLAIM, "two claims are named 'a'"),
+        (CLAIM + 'hypothesis = "power"', "has quantity and hypothesis"),
+        (CLAIM.replace('quantity = "floor_ms"', ""), "has nothing to check"),
+        (CLAIM.replace("value = 1.9", ""), "claim[0].quantity: has no value"),
+    ],
+)
+def test_a_claim_says_one_thing(copy: Path, claims: str, expected: str) -> None:
+    with (copy / "import.toml").open("a") as file:
+        file.write(claims)
+    error = error_of(copy)
+    assert error.exit_code == 2
+    assert expected in str(error)

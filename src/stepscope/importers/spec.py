@@ -149,13 +149,41 @@ def read_spec(path: Path) -> ImportSpec:
             f"{path}: {where.rstrip('`') or 'top level'}", what
         ) from error
     _check_sums(path, spec)
-    names = [cell.name for cell in spec.cell]
-    for name in names:
-        if names.count(name) > 1:
+    _check_claims(path, spec)
+    for kind, names in (
+        ("cell", [cell.name for cell in spec.cell]),
+        ("claim", [claim.id for claim in spec.claim]),
+    ):
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
             raise RecipeError(
-                f"{path}: cell", f"two cells are named {name!r}", "one name a cell"
+                f"{path}: {kind}", f"two {kind}s are named {twice!r}", "one name each"
             )
     return spec
+
+
+def _check_claims(path: Path, spec: ImportSpec) -> None:
+    """Refuse a claim that says nothing, or two things at once."""
+    for number, claim in enumerate(spec.claim):
+        said = [
+            key
+            for key in ("quantity", "hypothesis", "effect_pct", "reading", "considered")
+            if getattr(claim, key) not in (None, ())
+        ]
+        if len(said) != 1:
+            raise RecipeError(
+                f"{path}: claim[{number}]",
+                f"has {' and '.join(said) or 'nothing to check'}",
+                "one of quantity, hypothesis, effect_pct, reading, considered",
+            )
+        pairs = (("quantity", "value"), ("hypothesis", "status"))
+        for key, beside in pairs:
+            if getattr(claim, key) is not None and getattr(claim, beside) is None:
+                raise RecipeError(
+                    f"{path}: claim[{number}].{key}",
+                    f"has no {beside}",
+                    f"{beside} too",
+                )
 
 
 def _check_sums(path: Path, spec: ImportSpec) -> None:

@@ -59,7 +59,9 @@ def plan(run: Run, analysis: Analysis, board: Board, budget: Budget) -> PlanDocu
             run.id,
             "no closed-loop cell was measured",
             "one at least, to plan from",
-            "Let it boot first (stepscope log says how)",
+            "Measure at a fixed concurrency first"
+            if any(launch.ready for launch in run.launches)
+            else "Let it boot first (stepscope log says how)",
         )
     base = base_of(run, analysis, history)
     facts = Facts(run, analysis, history, opened(analysis, board))
