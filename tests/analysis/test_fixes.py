@@ -1,7 +1,7 @@
 """Comparisons of servers that were changed so that they boot."""
 
+from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.fixes import differing_fixes, fixed_cells
-from stepscope.analysis.records import Comparison
 from stepscope.recipe.records import Workload
 from stepscope.run.run import AppliedFix, Cell, Launch, Run, Timeline
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from stepscope.analysis.across.next_points import NextPoint, next_points
+from stepscope.analysis.across.records import StepModel
 from stepscope.analysis.across.stepmodel import step_models
-from stepscope.analysis.records import Analysis, CellResult, StepModel
+from stepscope.analysis.records import Analysis, CellResult
 
 Make = Callable[..., CellResult]
 SIZES = (2, 4, 8, 16, 32, 64, 128, 256)

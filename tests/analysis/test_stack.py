@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from stepscope.analysis.records import StackPart, TokenStack
+from stepscope.analysis.across.records import StackPart, TokenStack
 from stepscope.importers.open import open_any
 from stepscope.report.document import AnalyzeDocument, document
 from stepscope.report.stack import token_stack

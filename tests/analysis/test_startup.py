@@ -2,7 +2,8 @@
 
 import pytest
 
-from stepscope.analysis.records import Comparison, StartupCost
+from stepscope.analysis.boot.records import StartupCost
+from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.startup import boot_results, break_evens, startup_costs
 from stepscope.recipe.records import Cost
 from stepscope.run.run import Launch, Run, Timeline

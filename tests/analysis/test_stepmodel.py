@@ -5,8 +5,9 @@ import pytest
 
 from stepscope.analysis.across.curves import Points, coverage, plain
 from stepscope.analysis.across.fits import aicc, bend_p, better, hinge, linear
+from stepscope.analysis.across.records import StepModel
 from stepscope.analysis.across.stepmodel import Bytes, step_models
-from stepscope.analysis.records import CellResult, StepModel
+from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 
 Make = Callable[..., CellResult]

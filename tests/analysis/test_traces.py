@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
+from stepscope.analysis.across.records import TracedStep
 from stepscope.analysis.across.traces import decode_step_ms, traced_steps
 from stepscope.analysis.analyze import analyze
-from stepscope.analysis.records import CellResult, Stats, TracedStep
+from stepscope.analysis.records import CellResult, Stats
 from stepscope.importers.load import load_foreign
 from stepscope.importers.timelines import with_timelines
 from stepscope.recipe.records import Workload

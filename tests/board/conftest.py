@@ -2,7 +2,12 @@ from typing import Any
 
 import pytest
 
-from stepscope.analysis.records import Analysis, CellResult, CellTelemetry, Stats
+from stepscope.analysis.records import (
+    Analysis,
+    CellResult,
+    CellTelemetry,
+    Stats,
+)
 from stepscope.board.judge import judge
 from stepscope.board.records import Board, BoardEntry
 from stepscope.recipe.records import Workload

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
-from stepscope.analysis.records import Analysis, BootResult, FloorPoint, RepeatGroup
+from stepscope.analysis.across.records import FloorPoint, RepeatGroup
+from stepscope.analysis.boot.records import BootResult
+from stepscope.analysis.records import Analysis
 from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES
 from stepscope.board.rules import RULES

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepscope.analysis.records import FloorPoint
+from stepscope.analysis.across.records import FloorPoint
 from stepscope.findings import Finding
 from stepscope.run.client import ClientHealth, Delay
 from stepscope.run.requests import Request

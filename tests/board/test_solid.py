@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from stepscope.analysis.records import Comparison, FloorPoint, RepeatGroup, StepModel
+from stepscope.analysis.across.records import FloorPoint, RepeatGroup, StepModel
+from stepscope.analysis.compare.records import Comparison
 from stepscope.board.claims import number
 from stepscope.board.holes import SETTLES
 from stepscope.findings import Finding

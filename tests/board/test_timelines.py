@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from stepscope.analysis.across.records import FloorPoint, TracedStep
 from stepscope.analysis.analyze import analyze
-from stepscope.analysis.records import FloorPoint, TracedStep
 from stepscope.board.judge import judge
 from stepscope.board.records import Board, BoardEntry
 from stepscope.importers.load import load_foreign

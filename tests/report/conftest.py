@@ -5,21 +5,21 @@ from typing import Any
 import numpy as np
 import pytest
 
-from stepscope.analysis.records import (
-    Analysis,
-    BootResult,
-    CellResult,
-    CellTelemetry,
-    Comparison,
+from stepscope.analysis.across.records import (
     FloorPoint,
-    LeftOut,
-    PooledComparison,
     RepeatGroup,
     StackPart,
-    Stats,
     StepModel,
     TokenStack,
     TracedStep,
+)
+from stepscope.analysis.boot.records import BootResult
+from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
+from stepscope.analysis.records import (
+    Analysis,
+    CellResult,
+    CellTelemetry,
+    Stats,
 )
 from stepscope.board.records import (
     Board,

@@ -1,6 +1,7 @@
 """What is said of starts: cold and warm, money, retries, break-even."""
 
-from stepscope.analysis.records import Analysis, BootResult, BreakEven, StartupCost
+from stepscope.analysis.boot.records import BootResult, BreakEven, StartupCost
+from stepscope.analysis.records import Analysis
 from stepscope.report.boots import boots, startup_lines
 from stepscope.run.run import AppliedFix, Run, Timeline
 

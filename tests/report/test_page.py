@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepscope.analysis.records import Analysis, BootResult
+from stepscope.analysis.boot.records import BootResult
+from stepscope.analysis.records import Analysis
 from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES
 from stepscope.findings import Finding

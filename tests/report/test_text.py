@@ -9,7 +9,8 @@ from markdown_it import MarkdownIt
 from msgspec.structs import replace
 from rich.console import Console
 
-from stepscope.analysis.records import Analysis, BootResult
+from stepscope.analysis.boot.records import BootResult
+from stepscope.analysis.records import Analysis
 from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES
 from stepscope.report.markdown import markdown, text

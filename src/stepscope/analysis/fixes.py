@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stepscope.analysis.records import Comparison
+from stepscope.analysis.compare.records import Comparison
 from stepscope.findings import Finding
 from stepscope.run.run import AppliedFix, Run
 

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from stepscope.analysis.across.points import readable, whole_waves
+from stepscope.analysis.across.records import FloorPoint
 from stepscope.analysis.across.stepmodel import SOURCES, step_source
-from stepscope.analysis.records import CellResult, FloorPoint
+from stepscope.analysis.records import CellResult
 from stepscope.errors import StepscopeError
 from stepscope.findings import Finding
 from stepscope.physics.hardware import find_gpu

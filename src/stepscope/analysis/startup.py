@@ -8,13 +8,13 @@ from typing import Literal
 import msgspec
 
 from stepscope.analysis.boot.document import log_document
-from stepscope.analysis.records import (
+from stepscope.analysis.boot.records import (
     BootResult,
     BreakEven,
-    Comparison,
     StartupCost,
     StartupPhase,
 )
+from stepscope.analysis.compare.records import Comparison
 from stepscope.run.run import Launch, Run
 from stepscope.run.serverlog import BootVerdict, Phase, counted
 from stepscope.units import seconds

@@ -1,6 +1,7 @@
 """Numbers as people say them, for the board's sentences."""
 
-from stepscope.analysis.records import Analysis, CellResult, RepeatGroup
+from stepscope.analysis.across.records import RepeatGroup
+from stepscope.analysis.records import Analysis, CellResult
 
 
 def number(value: float) -> str:

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from stepscope.analysis.records import Analysis, CellResult, RepeatGroup
+from stepscope.analysis.across.records import RepeatGroup
+from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, repeats
 from stepscope.findings import Finding
 

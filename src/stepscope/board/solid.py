@@ -3,13 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepscope.analysis.records import (
-    Analysis,
-    CellResult,
-    FloorPoint,
-    RepeatGroup,
-    StepModel,
-)
+from stepscope.analysis.across.records import FloorPoint, RepeatGroup, StepModel
+from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number
 from stepscope.board.holes import (
     SETTLES,

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepscope.analysis.across.records import TracedStep
 from stepscope.analysis.across.traces import decode_step_ms
-from stepscope.analysis.records import TracedStep
 from stepscope.board.opinion import AT_LEAST_PCT, AT_MOST_PCT, Opinion, seen
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView

@@ -5,13 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analysis.records import (
-    Analysis,
-    CellResult,
-    CellTelemetry,
-    FloorPoint,
-    RepeatGroup,
-)
+from stepscope.analysis.across.records import FloorPoint, RepeatGroup
+from stepscope.analysis.records import Analysis, CellResult, CellTelemetry
 from stepscope.board.experiments.pairs import Pair, pairs_of
 from stepscope.findings import Finding
 from stepscope.run.run import Cell, Launch, Run

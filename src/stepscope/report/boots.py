@@ -3,7 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from stepscope.analysis.records import Analysis, BootResult, BreakEven
+from stepscope.analysis.boot.records import BootResult, BreakEven
+from stepscope.analysis.records import Analysis
 from stepscope.report.cells import shown
 from stepscope.run.run import Launch, Run
 

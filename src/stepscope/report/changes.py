@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stepscope.analysis.records import Comparison, PooledComparison
+from stepscope.analysis.compare.records import Comparison, PooledComparison
 from stepscope.report.figure import COLOURS, Figure
 
 _WIDTH = 420

@@ -11,7 +11,7 @@ from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.contrasts import unit_of
 from stepscope.analysis.compare.decide import Decision, other_metrics, what_to_run
 from stepscope.analysis.compare.order import letters
-from stepscope.analysis.records import Comparison, LeftOut, PooledComparison
+from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
 from stepscope.findings import Finding
 from stepscope.report.cells import UNKNOWN, shown
 

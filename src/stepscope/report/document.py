@@ -2,21 +2,17 @@
 
 import msgspec
 
-from stepscope.analysis.analyze import analyze
-from stepscope.analysis.records import (
-    BootResult,
-    BreakEven,
-    CellResult,
-    Comparison,
+from stepscope.analysis.across.records import (
     FloorPoint,
-    LeftOut,
-    PooledComparison,
     RepeatGroup,
-    StartupCost,
     StepModel,
     TokenStack,
     TracedStep,
 )
+from stepscope.analysis.analyze import analyze
+from stepscope.analysis.boot.records import BootResult, BreakEven, StartupCost
+from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
+from stepscope.analysis.records import CellResult
 from stepscope.board.judge import judge
 from stepscope.board.records import BoardEntry, Ceiling, ExperimentResult, NotSolid
 from stepscope.findings import Finding

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from stepscope.analysis.records import BootResult
+from stepscope.analysis.boot.records import BootResult
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from stepscope.analysis.records import Analysis, BootResult
+from stepscope.analysis.boot.records import BootResult
+from stepscope.analysis.records import Analysis
 from stepscope.run.run import Cell, Launch, Run
 from stepscope.units import ns
 

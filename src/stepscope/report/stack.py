@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from stepscope.analysis.records import TokenStack
+from stepscope.analysis.across.records import TokenStack
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from stepscope.analysis.records import FloorPoint, StepModel
+from stepscope.analysis.across.records import FloorPoint, StepModel
 from stepscope.board.claims import number
 from stepscope.report.figure import Figure, series
 

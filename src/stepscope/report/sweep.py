@@ -4,7 +4,8 @@ import math
 from collections.abc import Sequence
 from typing import Literal
 
-from stepscope.analysis.records import Analysis, CellResult, RepeatGroup, Stats
+from stepscope.analysis.across.records import RepeatGroup
+from stepscope.analysis.records import Analysis, CellResult, Stats
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
 

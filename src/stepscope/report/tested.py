@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from stepscope.analysis.records import Analysis, CellResult, Comparison
+from stepscope.analysis.compare.records import Comparison
+from stepscope.analysis.records import Analysis, CellResult
 from stepscope.report.cells import UNKNOWN, shown
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from stepscope.analysis.records import TracedStep
+from stepscope.analysis.across.records import TracedStep
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure
 from stepscope.report.inert import clipped

@@ -6,7 +6,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from stepscope.analysis.records import Analysis, RepeatGroup
+from stepscope.analysis.across.records import RepeatGroup
+from stepscope.analysis.records import Analysis
 from stepscope.analysis.trend.identity import Taken, identity, identity_changes
 from stepscope.analysis.trend.trend import taken_of, trend
 from stepscope.errors import RefusedError

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from stepscope.analysis.records import FloorPoint
+from stepscope.analysis.across.records import FloorPoint
 from stepscope.board.judge import judge
 from stepscope.board.records import BoardEntry
 

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from stepscope.analysis.analyze import analyze
-from stepscope.analysis.records import Analysis, Comparison
+from stepscope.analysis.compare.records import Comparison
+from stepscope.analysis.records import Analysis
 from stepscope.board.judge import judge
 from stepscope.board.planning.choose import Budget
 from stepscope.board.planning.plan import plan

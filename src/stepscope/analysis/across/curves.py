@@ -14,7 +14,7 @@ from stepscope.analysis.across.fits import (
     hinge,
     linear,
 )
-from stepscope.analysis.records import StepModelKind
+from stepscope.analysis.across.records import StepModelKind
 
 #: Bytes of one step of one rank at x sequences per rank.
 BytesAt = Callable[[float], float]

@@ -8,7 +8,8 @@ import numpy as np
 from scipy import stats
 
 from stepscope.analysis.across.points import Point, point_of, readable, value_of
-from stepscope.analysis.records import CellResult, RepeatGroup
+from stepscope.analysis.across.records import RepeatGroup
+from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 
 #: What is read over repeats: name -> how to take it from a cell.

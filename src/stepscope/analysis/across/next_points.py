@@ -8,7 +8,7 @@ import numpy as np
 
 from stepscope.analysis.across.curves import Points
 from stepscope.analysis.across.fits import Floats, Hinge, hinge, linear
-from stepscope.analysis.records import StepModel
+from stepscope.analysis.across.records import StepModel
 
 Target = Literal["knee", "level"]
 _N_CANDIDATES = 24

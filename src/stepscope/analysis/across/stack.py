@@ -6,14 +6,14 @@ from collections.abc import Sequence
 import numpy as np
 
 from stepscope.analysis.across.points import readable, whole_waves
-from stepscope.analysis.across.traces import decode_step_ms
-from stepscope.analysis.records import (
-    CellResult,
+from stepscope.analysis.across.records import (
     FloorPoint,
     StackPart,
     TokenStack,
     TracedStep,
 )
+from stepscope.analysis.across.traces import decode_step_ms
+from stepscope.analysis.records import CellResult
 
 #: A difference of two clocks below this share of TPOT is not told from none.
 _LEAST_SHARE = 0.005

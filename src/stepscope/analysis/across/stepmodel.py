@@ -17,7 +17,8 @@ from stepscope.analysis.across.curves import (
 )
 from stepscope.analysis.across.fits import aicc, better
 from stepscope.analysis.across.points import Shape, readable, shape_of, whole_waves
-from stepscope.analysis.records import CellResult, StepModel
+from stepscope.analysis.across.records import StepModel
+from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 
 _N_CURVE = 60

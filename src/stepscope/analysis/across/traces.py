@@ -10,7 +10,8 @@ from typing import Literal
 
 import numpy as np
 
-from stepscope.analysis.records import CellResult, TracedStep
+from stepscope.analysis.across.records import TracedStep
+from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 from stepscope.run.run import Run
 from stepscope.run.stepbudget import StepBudget

@@ -17,6 +17,7 @@ from stepscope.analysis.compare.notes import (
     unknown_sessions,
 )
 from stepscope.analysis.compare.order import order_findings
+from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
 from stepscope.analysis.compare.rows import Prices, comparisons, pooled
 from stepscope.analysis.compare.table import (
     METRICS,
@@ -26,7 +27,6 @@ from stepscope.analysis.compare.table import (
     deciding,
     table,
 )
-from stepscope.analysis.records import Comparison, LeftOut, PooledComparison
 from stepscope.findings import Finding
 
 

@@ -8,8 +8,8 @@ import numpy as np
 from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.judge import Family, Judged, holm, verdict
 from stepscope.analysis.compare.many import p_value
+from stepscope.analysis.compare.records import Comparison, Verdict
 from stepscope.analysis.compare.table import METRICS
-from stepscope.analysis.records import Comparison, Verdict
 from stepscope.findings import Finding
 
 #: More repeats than this are no plan but a sign that something else moves.

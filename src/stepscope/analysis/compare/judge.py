@@ -8,7 +8,7 @@ from scipy import stats
 
 from stepscope.analysis.compare.contrasts import Contrast, Rows
 from stepscope.analysis.compare.many import p_value, quantile
-from stepscope.analysis.records import Verdict
+from stepscope.analysis.compare.records import Verdict
 
 #: Margin of "same", and the smallest difference that is worth a name.
 SAME = 0.02

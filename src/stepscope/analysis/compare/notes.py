@@ -7,8 +7,8 @@ import numpy as np
 
 from stepscope.analysis.compare.contrasts import Contrast, Rows
 from stepscope.analysis.compare.judge import SAME, Family
+from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.table import RATE, Table, is_open
-from stepscope.analysis.records import Comparison
 from stepscope.findings import Finding
 
 #: A server alone on its machine repeats within 1 %.

@@ -14,8 +14,8 @@ from stepscope.analysis.compare.judge import (
     Judged,
     verdict,
 )
+from stepscope.analysis.compare.records import Comparison, PooledComparison
 from stepscope.analysis.compare.table import METRICS, Table
-from stepscope.analysis.records import Comparison, PooledComparison
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import msgspec
 
 from stepscope.analysis.across.points import readable, value_of
+from stepscope.analysis.compare.records import LeftOut
 from stepscope.analysis.compare.sessions import SessionKey, session_key, what_runs
-from stepscope.analysis.records import CellResult, LeftOut
+from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 from stepscope.recipe.records import Workload
 from stepscope.run.run import Launch, Run

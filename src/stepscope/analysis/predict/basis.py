@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.across.curves import Curve, Points
+from stepscope.analysis.across.records import StepModel
 from stepscope.analysis.across.stepmodel import (
     SOURCES,
     Bytes,
@@ -16,7 +17,7 @@ from stepscope.analysis.across.stepmodel import (
 from stepscope.analysis.floor import context_of
 from stepscope.analysis.predict.backtest import Errors, errors
 from stepscope.analysis.predict.wait import Waits, waits
-from stepscope.analysis.records import Analysis, CellResult, StepModel
+from stepscope.analysis.records import Analysis, CellResult
 
 #: Findings that make a cell's mean TTFT no guide to other sizes.
 _ODD_TTFT = ("bimodal-ttft", "ttft-not-monotone", "stall", "first-run-contaminated")

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from stepscope.analysis.records import BootResult
+from stepscope.analysis.boot.records import BootResult
 from stepscope.run.run import Launch, Run
 
 #: Flags that bound the sequences of one step, as engines spell them.

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+from stepscope.analysis.across.records import StepModel
 from stepscope.analysis.analyze import physics_of
 from stepscope.analysis.floor import step_bytes_of
 from stepscope.analysis.predict.basis import Basis, basis
@@ -19,7 +20,7 @@ from stepscope.analysis.predict.records import (
     Prediction,
 )
 from stepscope.analysis.predict.say import assumptions
-from stepscope.analysis.records import Analysis, StepModel
+from stepscope.analysis.records import Analysis
 from stepscope.errors import RecipeError, RefusedError
 from stepscope.findings import Finding
 from stepscope.run.run import Run

@@ -7,7 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from stepscope.analysis.records import Analysis, CellResult, Comparison
+from stepscope.analysis.compare.records import Comparison
+from stepscope.analysis.records import Analysis, CellResult
 
 Moved = Literal["longer", "shorter", "unchanged", "needs-launches"]
 

@@ -1,7 +1,7 @@
 """bandwidth: moving bytes between memory and the chip takes the step."""
 
+from stepscope.analysis.across.records import FloorPoint
 from stepscope.analysis.across.traces import decode_step_ms
-from stepscope.analysis.records import FloorPoint
 from stepscope.board.hypotheses.device import (
     IDLE_GPU,
     IDLE_TIMELINE,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analysis.records import TracedStep
+from stepscope.analysis.across.records import TracedStep
 from stepscope.board.hypotheses.absent import ONE_RANK
 from stepscope.board.opinion import (
     AT_LEAST_PCT,

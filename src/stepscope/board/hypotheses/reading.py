@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analysis.records import FloorPoint, TracedStep
+from stepscope.analysis.across.records import FloorPoint, TracedStep
 from stepscope.board.opinion import seen
 from stepscope.board.records import Evidence
 from stepscope.board.timelines import traced

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 
-from stepscope.analysis.records import Analysis, Comparison
+from stepscope.analysis.compare.records import Comparison
+from stepscope.analysis.records import Analysis
 from stepscope.board.claims import number
 from stepscope.board.published.quantities import QUANTITIES
 from stepscope.board.published.readings import READINGS

@@ -6,7 +6,8 @@ One place to add a figure: a function and its line in ``QUANTITIES``.
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from stepscope.analysis.records import Analysis, CellResult, FloorPoint
+from stepscope.analysis.across.records import FloorPoint
+from stepscope.analysis.records import Analysis, CellResult
 from stepscope.errors import StepscopeError
 from stepscope.physics.blocks import KvRules
 from stepscope.physics.document import FloorDocument, floor_document
