@@ -94,6 +94,11 @@ def _boot(
 
 def _with_failure(verdict: BootVerdict, launch: Launch) -> BootVerdict:
     """Let what the session saw speak where the log says nothing."""
+    if verdict.cause == "unknown" and launch.kernel_lines:
+        said = "; ".join(line[:200] for line in launch.kernel_lines[:3])
+        verdict = msgspec.structs.replace(
+            verdict, why=f"{verdict.why} The kernel logged meanwhile: {said}"
+        )
     if launch.ready or launch.failure is None or verdict.outcome != "unfinished":
         return verdict
     late = launch.failure.startswith("not ready after")

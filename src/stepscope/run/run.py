@@ -157,7 +157,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     ``started_at_ns`` and ``stopped_at_ns``. ``retry_of`` names the failed launch that
     this one repeats; ``applied_fixes`` are flags in which its command differs from its
     configuration's. ``oom_kills`` counts the kills for want of memory in our control
-    group from its start to its end; None: not counted there.
+    group from its start to its end; None: not counted there. ``kernel_lines`` are what
+    the kernel logged of kills and device errors meanwhile, on the whole host.
     ``warm_up``: what came of its warm-up; None where it never got that far.
     ``experiment``: why it was added to the run; None for what the recipe asks for.
     """
@@ -184,6 +185,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     retry_of: str | None = None
     applied_fixes: tuple[AppliedFix, ...] = ()
     oom_kills: int | None = None
+    kernel_lines: tuple[str, ...] = ()
     experiment: Experiment | None = None
 
 

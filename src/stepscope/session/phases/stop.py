@@ -12,6 +12,7 @@ from stepscope.run.run import Launch
 from stepscope.session.context import Context
 from stepscope.session.server import Server, Stopped
 from stepscope.session.watch.host import cgroup_memory_files, oom_kills
+from stepscope.session.watch.kernel import KernelLog
 from stepscope.units import NS_PER_MS, NS_PER_S, gib
 
 _GPU_BACK_NS = 20 * NS_PER_S
@@ -27,10 +28,12 @@ class Before:
     Attributes:
         gpu_bytes: Memory in use of each GPU; empty where none can be seen or is ours.
         oom_kills: Kills that our control group had counted; None: it does not count.
+        kernel: The kernel's log from then on; None: nothing boots.
     """
 
     gpu_bytes: list[int | None]
     oom_kills: int | None
+    kernel: KernelLog | None = None
 
 
 def before_boot(context: Context) -> Before:
@@ -39,7 +42,9 @@ def before_boot(context: Context) -> Before:
         return Before([], None)
     gpus = context.site.gpus
     return Before(
-        [] if gpus is None else gpus.used_bytes(), oom_kills(cgroup_memory_files())
+        [] if gpus is None else gpus.used_bytes(),
+        oom_kills(cgroup_memory_files()),
+        KernelLog(),
     )
 
 
@@ -57,6 +62,7 @@ def stopped(context: Context, launch: Launch, server: Server, before: Before) ->
     """
     context.observer.phase("stop", launch.name)
     end = server.stop()
+    told = () if before.kernel is None else before.kernel.close()
     if launch.started_at_ns is not None:
         code = server.exit_code()
         launch = msgspec.structs.replace(
@@ -64,9 +70,14 @@ def stopped(context: Context, launch: Launch, server: Server, before: Before) ->
             stopped_at_ns=context.clock.now_ns(),
             exit_code=code,
             oom_kills=_kills_since(before),
+            kernel_lines=told,
         )
         context.book.put_launch(launch)
-    for finding in (*_left(launch, end), *_held(context, launch, before.gpu_bytes)):
+    for finding in (
+        *_said_by_kernel(launch, told),
+        *_left(launch, end),
+        *_held(context, launch, before.gpu_bytes),
+    ):
         context.book.put_finding(finding)
     return launch
 
@@ -94,6 +105,20 @@ def keep_foreign_log(context: Context, launch: Launch) -> None:
                 hint="Set server.log_file in the recipe.",
                 launch=launch.name,
             )
+        )
+
+
+def _said_by_kernel(launch: Launch, told: tuple[str, ...]) -> Iterator[Finding]:
+    if told:
+        more = f", and {len(told) - 1} more lines" if len(told) > 1 else ""
+        yield Finding(
+            code="kernel-log",
+            severity="warning",
+            message=f"while {launch.name} ran, the kernel logged:"
+            f" {told[0][:300]}{more}",
+            hint="It names the process or the device; whether it is the server's own"
+            " stands in the line.",
+            launch=launch.name,
         )
 
 
