@@ -25,6 +25,8 @@ GOLDEN = Path(__file__).parents[1] / "data" / "runs" / "format1"
          ("vllm:num_requests_running", 1.0)),
         ("SELECT count(*) FROM log_events WHERE kind = 'stats'", (3,)),
         ("SELECT code FROM findings", ("no-repeats",)),
+        ("SELECT count(*), sum(n_ok), max(output_tokens_per_s) > 0 FROM cell_figures",
+         (2, 6, True)),
         ("SELECT len(chunk_offsets_ns) = n_chunks FROM requests LIMIT 1", (True,)),
     ],
 )  # fmt: skip

@@ -25,13 +25,32 @@ _READS = frozenset({duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN})
 _REQUEST_VIEW = """
 CREATE VIEW requests AS
 SELECT *, failure IS NULL AS ok,
-    (first_content_at_ns - sent_at_ns) / 1e6 AS ttft_ms,
-    (last_content_at_ns - sent_at_ns) / 1e6 AS e2el_ms,
+    (first_content_at_ns - coalesce(intended_at_ns, sent_at_ns)) / 1e6 AS ttft_ms,
+    (last_content_at_ns - coalesce(intended_at_ns, sent_at_ns)) / 1e6 AS e2el_ms,
     CASE WHEN output_tokens > 1
         THEN (last_content_at_ns - first_content_at_ns) / 1e6 / (output_tokens - 1)
     END AS tpot_ms
 FROM ({parts})
 """
+#: One row a cell, over the span from first send to last content, failed requests left
+#: out. Void cells are in it: only ``analyze`` judges.
+_FIGURES_VIEW = """
+CREATE VIEW cell_figures AS
+SELECT c.run, r.created_unix_ns, r.engine_version, c.cell, c.configuration, c.launch,
+    c.concurrency, c.repeat, c.warm_up, c.status,
+    count(q.index) AS n_ok,
+    sum(q.output_tokens) AS output_tokens,
+    (max(q.last_content_at_ns) - min(q.sent_at_ns)) / 1e9 AS duration_s,
+    sum(q.output_tokens)
+        / nullif((max(q.last_content_at_ns) - min(q.sent_at_ns)) / 1e9, 0)
+        AS output_tokens_per_s,
+    avg(q.ttft_ms) AS ttft_ms, median(q.ttft_ms) AS ttft_median_ms,
+    avg(q.tpot_ms) AS tpot_ms, avg(q.e2el_ms) AS e2el_ms
+FROM cells c JOIN runs r ON r.run = c.run
+    LEFT JOIN requests q ON q.run = c.run AND q.cell = c.cell AND q.ok
+GROUP BY ALL
+"""
+_FIGURES_FROM = frozenset({"cells", "runs", "requests"})
 _PART = "SELECT {run} AS run, {cell} AS cell, * FROM {table}"
 
 
@@ -42,7 +61,8 @@ def query(
 
     Args:
         sql: The statement. Tables: runs, launches, cells, requests, samples,
-            host_samples, process_samples, metrics, log_events and findings.
+            host_samples, process_samples, metrics, log_events, findings, and the view
+            cell_figures (one row a cell).
         paths: The run directories. The column ``run`` is the run's id; where two runs
             share one, the folder's name.
 
@@ -103,9 +123,10 @@ def _fill(
 ) -> None:
     text = sql.lower()
     listed = "show" in text or "information_schema" in text
+    figures = "cell_figures" in text
 
     def wanted(name: str) -> bool:
-        return listed or name in text
+        return listed or name in text or (figures and name in _FIGURES_FROM)
 
     # Logs are parsed only for what needs them.
     logs = wanted("log_events") or wanted("findings")
@@ -120,7 +141,9 @@ def _fill(
     named = list(zip(runs, names, paths, strict=True))
     if wanted("requests"):
         # A mere list of the tables need not open every cell.
-        _fill_requests(connection, named if "requests" in text else [])
+        _fill_requests(connection, named if figures or "requests" in text else [])
+    if figures or listed:
+        connection.execute(_FIGURES_VIEW)
 
 
 def _names(runs: list[Run], paths: Sequence[Path]) -> list[str]:

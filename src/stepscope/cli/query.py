@@ -20,7 +20,8 @@ def query(sql: str, runs: tuple[Path, ...], as_json: bool, as_csv: bool) -> None
     """Run one SELECT over RUNS.
 
     Tables: runs, launches, cells, requests, samples (GPUs), host_samples,
-    process_samples, metrics, log_events, findings. A run is a directory, finished or
+    process_samples, metrics, log_events, findings, and cell_figures (throughput and
+    mean latencies, one row a cell, void ones too). A run is a directory, finished or
     not, or anything that ``stepscope import`` reads.
     """
     from stepscope.archive.layout import is_run
