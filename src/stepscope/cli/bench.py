@@ -14,7 +14,7 @@ from typing import Any
 import click
 import msgspec
 
-from stepscope.cli.bench_flags import BACKENDS, Asked, read_flags
+from stepscope.cli.bench_flags import BACKENDS, METRICS, Asked, read_flags
 from stepscope.cli.bench_load import load_options
 from stepscope.cli.bench_save import check_room, save
 from stepscope.cli.bench_table import table
@@ -53,33 +53,82 @@ class _VllmWords(click.Command):
 
 @click.command(cls=_VllmWords)
 @load_options
-@click.option("--backend", default="openai", type=click.Choice(list(BACKENDS)))
 @click.option(
-    "--base-url", multiple=True, help="http(s)://host:port. Several: in turn."
+    "--backend",
+    default="openai",
+    show_default=True,
+    type=click.Choice(list(BACKENDS)),
+    help="The server's dialect.",
 )
-@click.option("--unix-socket", type=click.Path(path_type=Path), help="In its place.")
+@click.option(
+    "--base-url",
+    multiple=True,
+    help="http(s)://host:port, in place of --host and --port. Several: replicas.",
+)
+@click.option(
+    "--unix-socket",
+    type=click.Path(path_type=Path),
+    help="The server's socket, in place of --base-url.",
+)
 @click.option("--insecure", is_flag=True, help="https: take any certificate.")
 @click.option(
     "--api-key-file", help="Holds the bearer token. Default: $OPENAI_API_KEY."
 )
-@click.option("--host", default="127.0.0.1", show_default=True)
-@click.option("--port", default=8000, show_default=True)
-@click.option("--endpoint", help="Default: by backend.")
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    show_default=True,
+    help="Where the server listens.",
+)
+@click.option("--port", default=8000, show_default=True, help="Its port.")
+@click.option("--endpoint", help="Path of requests. Default: the backend's.")
 @click.option("--model", help="Default: the first that the server lists.")
-@click.option("--served-model-name", help="The model's name in requests.")
+@click.option(
+    "--served-model-name", help="The model's name in requests. Default: --model."
+)
 @click.option("--tokenizer", help="Recorded; token counts are the server's own.")
-@click.option("--num-prompts", default=1000, show_default=True)
-@click.option("--max-concurrency", type=int, help="Requests in flight at most.")
-@click.option("--ignore-eos", is_flag=True)
-@click.option("--temperature", type=float)
-@click.option("--seed", type=int, help="Default: fresh, and printed.")
-@click.option("--num-warmups", type=int, help="Default: one wave. 0: none.")
-@click.option("--percentile-metrics", default="ttft,tpot,itl,e2el", show_default=True)
-@click.option("--metric-percentiles", default="99", show_default=True)
-@click.option("--goodput", multiple=True, help="ttft:MS tpot:MS e2el:MS")
+@click.option(
+    "--num-prompts", default=1000, show_default=True, help="Requests to send."
+)
+@click.option(
+    "--max-concurrency",
+    type=int,
+    help="Requests in flight at most. Default: no limit.",
+)
+@click.option("--ignore-eos", is_flag=True, help="Ask to go on past the end of text.")
+@click.option(
+    "--temperature", type=float, help="Of sampling. Default: the server's own."
+)
+@click.option("--seed", type=int, help="Of the prompts. Default: fresh, and printed.")
+@click.option(
+    "--num-warmups",
+    type=int,
+    help="Requests before the measured ones. Default: one wave. 0: none.",
+)
+@click.option(
+    "--percentile-metrics",
+    default="ttft,tpot,itl,e2el",
+    show_default=True,
+    help=f"Latencies to print, of {', '.join(METRICS)}.",
+)
+@click.option(
+    "--metric-percentiles",
+    default="99",
+    show_default=True,
+    help="Percentiles of them; several with commas.",
+)
+@click.option(
+    "--goodput",
+    multiple=True,
+    help="Count requests within these: ttft:MS tpot:MS e2el:MS.",
+)
 @click.option("--extra-body", help="JSON object, added to every request.")
-@click.option("--header", multiple=True, help="NAME=VALUE")
-@click.option("--vocab-size", type=int, help="Token ids are drawn below it.")
+@click.option("--header", multiple=True, help="NAME=VALUE, sent along.")
+@click.option(
+    "--vocab-size",
+    type=int,
+    help="Token ids are drawn below it. Default: as the server says, or 4,096.",
+)
 @click.option("--processes", type=int, help="Client processes. Default: chosen.")
 @click.option(
     "--load-workers",
@@ -88,17 +137,41 @@ class _VllmWords(click.Command):
     show_default=True,
     help="Where client processes run: here, or on a Ray cluster's nodes.",
 )
-@click.option("--cpus", help="CPUs for the client, such as 0-3.")
-@click.option("--header-timeout", default=600.0, show_default=True, help="Seconds.")
-@click.option("--stall-timeout", default=120.0, show_default=True, help="Seconds.")
-@click.option("--save-result", is_flag=True)
+@click.option("--cpus", help="CPUs for the client, such as 0-3. Default: all.")
+@click.option(
+    "--header-timeout",
+    default=600.0,
+    show_default=True,
+    help="Longest wait for an answer's header, seconds.",
+)
+@click.option(
+    "--stall-timeout",
+    default=120.0,
+    show_default=True,
+    help="Longest silence inside an answer, seconds.",
+)
+@click.option("--save-result", is_flag=True, help="Write the result as JSON.")
 @click.option("--save-detailed", is_flag=True, help="Requests one by one, too.")
-@click.option("--append-result", is_flag=True)
-@click.option("--save-csv", type=click.Path(path_type=Path), help="Add a row to it.")
-@click.option("--result-dir", type=click.Path(path_type=Path), default=Path())
-@click.option("--result-filename")
-@click.option("--metadata", multiple=True, help="NAME=VALUE")
-@click.option("--label")
+@click.option(
+    "--append-result", is_flag=True, help="Add the result as a line to its file."
+)
+@click.option(
+    "--save-csv",
+    type=click.Path(path_type=Path),
+    help="Add a row to this file, which is made where it is missing.",
+)
+@click.option(
+    "--result-dir",
+    type=click.Path(path_type=Path),
+    default=Path(),
+    help="Where the result goes. Default: here.",
+)
+@click.option(
+    "--result-filename",
+    help="Its name. Default: made of label or backend, rate, model and date.",
+)
+@click.option("--metadata", multiple=True, help="NAME=VALUE, kept with the result.")
+@click.option("--label", help="Begins the result's usual name. Default: the backend.")
 @click.option("--disable-tqdm", is_flag=True, help="No progress line.")
 @click.option("--trust-remote-code", is_flag=True, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="The result on stdout.")

@@ -18,37 +18,97 @@ _RAMPS = ("linear", "exponential")
 _MOONCAKE = {"block_tokens": 512, "time_unit_s": 0.001}
 
 _OPTIONS = (
-    click.option("--dataset-name", default="random", show_default=True),
-    click.option("--dataset-path", help="File of prompts or of a trace."),
-    click.option("--random-input-len", "--input-len", default=1024, show_default=True),
-    click.option("--random-output-len", "--output-len", default=128, show_default=True),
+    click.option(
+        "--dataset-name",
+        default="random",
+        show_default=True,
+        help=f"Where prompts come from: {', '.join(('random', *READERS))}.",
+    ),
+    click.option(
+        "--dataset-path", help="File of prompts or of a trace; all but random need one."
+    ),
+    click.option(
+        "--random-input-len",
+        "--input-len",
+        default=1024,
+        show_default=True,
+        help="Tokens of each random prompt.",
+    ),
+    click.option(
+        "--random-output-len",
+        "--output-len",
+        default=128,
+        show_default=True,
+        help="Tokens asked of each answer to a random prompt.",
+    ),
     click.option(
         "--random-range-ratio",
         default="0.0",
-        help='Lengths vary by this share, or {"input": R, "output": R}.',
+        show_default=True,
+        help='Random lengths vary by this share, or {"input": R, "output": R}.',
     ),
-    click.option("--random-prefix-len", default=0, help="Tokens that all share."),
+    click.option(
+        "--random-prefix-len",
+        default=0,
+        show_default=True,
+        help="Tokens that all random prompts begin with, beside their own.",
+    ),
     click.option(
         "--custom-output-len",
         default=256,
         show_default=True,
-        help="-1: as the file's lines say.",
+        help="Tokens asked of each answer; -1: as the file's lines say.",
     ),
-    click.option("--sharegpt-output-len", type=int, help="Default: the file's own."),
     click.option(
-        "--conversation-output-len", type=int, help="Default: the file's own."
+        "--sharegpt-output-len",
+        type=int,
+        help="Tokens asked of each answer. Default: the file's own.",
     ),
-    click.option("--timed-trace-chunk-hash-size", default=16, show_default=True),
-    click.option("--timed-trace-sec-multiplier", default=1.0, show_default=True),
+    click.option(
+        "--conversation-output-len",
+        type=int,
+        help="Tokens asked of each answer. Default: the file's own.",
+    ),
+    click.option(
+        "--timed-trace-chunk-hash-size",
+        default=16,
+        show_default=True,
+        help="Tokens that one hash of a timed_trace stands for.",
+    ),
+    click.option(
+        "--timed-trace-sec-multiplier",
+        default=1.0,
+        show_default=True,
+        help="Seconds that one unit of a timed_trace's stamps is.",
+    ),
     click.option("--disable-shuffle", is_flag=True, help="Prompts in a file's order."),
     click.option("--no-oversample", is_flag=True, help="Send no prompt twice."),
-    click.option("--request-rate", default="inf", show_default=True, help="A second."),
-    click.option("--burstiness", default=1.0, help="Gamma shape; 1: Poisson."),
-    click.option("--ramp-up-strategy", type=click.Choice(_RAMPS)),
-    click.option("--ramp-up-start-rps", type=float),
-    click.option("--ramp-up-end-rps", type=float),
+    click.option(
+        "--request-rate",
+        default="inf",
+        show_default=True,
+        help="Requests a second; inf: as many in flight as --max-concurrency says.",
+    ),
+    click.option(
+        "--burstiness",
+        default=1.0,
+        show_default=True,
+        help="Shape of the gamma distribution of gaps; 1: Poisson; inf: even.",
+    ),
+    click.option(
+        "--ramp-up-strategy",
+        type=click.Choice(_RAMPS),
+        help="How the rate rises, in place of --request-rate.",
+    ),
+    click.option("--ramp-up-start-rps", type=float, help="Its first rate, requests/s."),
+    click.option("--ramp-up-end-rps", type=float, help="Its last rate, requests/s."),
     click.option("--replay", is_flag=True, help="Send when the file's times say."),
-    click.option("--replay-scale", default=1.0, help="Recorded times, times this."),
+    click.option(
+        "--replay-scale",
+        default=1.0,
+        show_default=True,
+        help="Recorded times, times this.",
+    ),
 )
 
 

@@ -20,9 +20,18 @@ _METRICS = ("output_tokens_per_s", "tpot_ms", "ttft_ms")
 
 @click.command(short_help="Is the difference real?")
 @click.argument("sides", nargs=-1, required=True, metavar="A [B]")
-@click.option("--a", "base", metavar="NAME", help="The baseline's configuration.")
 @click.option(
-    "--b", "others", metavar="NAME", multiple=True, help="The other; several."
+    "--a",
+    "base",
+    metavar="NAME",
+    help="The baseline's configuration. Default: the first.",
+)
+@click.option(
+    "--b",
+    "others",
+    metavar="NAME",
+    multiple=True,
+    help="The other; several. Default: all others.",
 )
 @click.option(
     "--metric",
@@ -35,7 +44,7 @@ _METRICS = ("output_tokens_per_s", "tpot_ms", "ttft_ms")
     "--fail-if-worse",
     "margin",
     metavar="2%",
-    help="Exit 1 only where a greater loss is shown.",
+    help="Exit 1 only where a greater loss is shown. Default: where any is.",
 )
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def compare(

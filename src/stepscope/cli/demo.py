@@ -7,7 +7,11 @@ import click
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), help="The run directory.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The run directory. Default: runs/demo-DATE-TIME.",
+)
 def demo(*, out: Path | None) -> None:
     """Boot real llama.cpp on a small random model, measure it, explain it."""
     from stepscope.cli.measure import measure

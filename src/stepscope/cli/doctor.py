@@ -12,6 +12,7 @@ import click
     "--out",
     type=click.Path(path_type=Path),
     default=Path("runs"),
+    show_default=True,
     help="Where runs would go.",
 )
 @click.option("--bandwidth", is_flag=True, help="Also measure the memory of GPU 0.")

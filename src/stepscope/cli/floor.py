@@ -18,37 +18,63 @@ from stepscope.recipe.records import Layout
 @click.command("floor")
 @click.argument("model_config", type=click.Path(path_type=Path))
 @click.option("--gpu", required=True, help="Accelerator, such as H200.")
-@click.option("--tp", type=int, default=1, help="Tensor parallel ranks.")
-@click.option("--dp", type=int, default=1, help="Data parallel ranks.")
-@click.option("--ep", type=int, default=1, help="Expert parallel ranks.")
-@click.option("--pp", type=int, default=1, help="Pipeline stages.")
-@click.option("--dcp", type=int, default=1, help="Decode context parallel ranks.")
+@click.option("--tp", default=1, show_default=True, help="Tensor parallel ranks.")
+@click.option("--dp", default=1, show_default=True, help="Data parallel ranks.")
+@click.option("--ep", default=1, show_default=True, help="Expert parallel ranks.")
+@click.option("--pp", default=1, show_default=True, help="Pipeline stages.")
+@click.option(
+    "--dcp", default=1, show_default=True, help="Decode context parallel ranks."
+)
 @click.option(
     "--batch",
     default="1",
+    show_default=True,
     help="Sequences in flight over all data parallel ranks; several with commas.",
 )
-@click.option("--context", type=int, default=2048, help="Tokens of a sequence so far.")
-@click.option("--kv-dtype", default="auto", help="auto, bf16, fp8, fp8_ds_mla, ...")
+@click.option(
+    "--context", default=2048, show_default=True, help="Tokens of a sequence so far."
+)
+@click.option(
+    "--kv-dtype",
+    default="auto",
+    show_default=True,
+    help="Type of keys and values: auto, bf16, fp8, fp8_ds_mla, ...",
+)
 @click.option(
     "--bandwidth",
     default=None,
-    help="Measured bytes/s of the GPU's memory, or a saved `doctor --json` file.",
+    help="Measured bytes/s of the GPU's memory, or a saved `doctor --json` file."
+    " Default: the data sheet's.",
 )
-@click.option("--drafts", type=int, default=0, help="Tokens verified beside each.")
+@click.option(
+    "--drafts", default=0, show_default=True, help="Tokens verified beside each."
+)
 @click.option(
     "--routing",
     type=click.Path(path_type=Path),
     default=None,
-    help="JSON list: tokens that each expert got.",
+    help="JSON list: tokens that each expert got. Default: all alike.",
 )
 @click.option("--offload-tables", is_flag=True, help="Lookup tables in host memory.")
 @click.option(
     "--dp-replicas", is_flag=True, help="Data parallel ranks share no experts."
 )
-@click.option("--max-num-batched-tokens", type=int, default=16_384)
-@click.option("--block-size", type=int, default=None)
-@click.option("--like", default=None, help="Model type to assume for an unknown one.")
+@click.option(
+    "--max-num-batched-tokens",
+    default=16_384,
+    show_default=True,
+    help="Tokens of a step at most, which windows of attention reserve blocks for.",
+)
+@click.option(
+    "--block-size",
+    type=int,
+    help="Tokens of a KV block. Default: 16; 128 for DeepSeek V4.1.",
+)
+@click.option(
+    "--like",
+    default=None,
+    help="Model type to assume for an unknown one. Default: none, refused.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def floor(
     model_config: Path,

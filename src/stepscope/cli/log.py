@@ -28,13 +28,15 @@ _ENGINES = {"auto": None, "vllm": "vllm", "sglang": "sglang", "llamacpp": "llama
     "--engine",
     type=click.Choice(list(_ENGINES)),
     default="auto",
-    help="Who wrote it; by default the log is asked.",
+    show_default=True,
+    help="Who wrote it; auto: the log is asked.",
 )
 @click.option(
     "--exit-code",
     type=int,
     default=None,
-    help="Of the server's process; negative or above 128 for a signal.",
+    help="Of the server's process; negative or above 128 for a signal. Default: not"
+    " known.",
 )
 def log(file: Path, *, as_json: bool, engine: str, exit_code: int | None) -> None:
     """Read a server log: settings, memory ledger, phases, boot verdict.

@@ -16,8 +16,18 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("run", type=click.Path(path_type=Path))
-@click.option("--budget-usd", type=float, default=None, help="At most this much money.")
-@click.option("--budget-minutes", type=float, default=None, help="At most so long.")
+@click.option(
+    "--budget-usd",
+    type=float,
+    default=None,
+    help="At most this much money. Default: no bound.",
+)
+@click.option(
+    "--budget-minutes",
+    type=float,
+    default=None,
+    help="At most so long. Default: no bound.",
+)
 @click.option(
     "-o",
     "--output",

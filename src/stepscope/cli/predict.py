@@ -19,9 +19,21 @@ if TYPE_CHECKING:
     "--concurrency", required=True, help="Requests in flight; several with commas."
 )
 @click.option("--configuration", default=None, help="Only this one. Default: all.")
-@click.option("--gpu", default=None, help="Another accelerator, such as H100.")
-@click.option("--tp", type=int, default=None, help="Other tensor parallel ranks.")
-@click.option("--dp", type=int, default=None, help="Other data parallel ranks.")
+@click.option(
+    "--gpu", default=None, help="Another accelerator, such as H100. Default: the run's."
+)
+@click.option(
+    "--tp",
+    type=int,
+    default=None,
+    help="Other tensor parallel ranks. Default: the run's.",
+)
+@click.option(
+    "--dp",
+    type=int,
+    default=None,
+    help="Other data parallel ranks. Default: the run's.",
+)
 @click.option("--json", "as_json", is_flag=True, help="One JSON document on stdout.")
 def predict(
     run: Path,

@@ -13,10 +13,17 @@ from stepscope.recipe.records import Plan
 
 @click.command()
 @click.argument("recipe", type=click.Path(path_type=Path))
-@click.option("--out", type=click.Path(path_type=Path), help="The run directory.")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="The run directory. Default: runs/NAME-DATE-TIME.",
+)
 @click.option("--resume", is_flag=True, help="Go on with the run in --out.")
 @click.option("--dry-run", is_flag=True, help="Show commands, cells, time and money.")
-@click.option("--only", help="A configuration, launch or cell; globs are fine.")
+@click.option(
+    "--only",
+    help="A configuration, launch or cell; * and ? are wildcards. Default: all.",
+)
 @click.option(
     "--order",
     type=click.Choice(ORDERS),
