@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -314,3 +315,15 @@ def test_five_rows_without_growth_are_no_coverage(result_of: Make) -> None:
     )
     model = one(step_models(rows, 1, lambda _: Bytes(expert_bytes, 4.8e12)))
     assert model.kind == "constant"
+
+
+def test_sequences_that_wait_for_a_place_are_in_no_step(result_of: Make) -> None:
+    found = [
+        msgspec.structs.replace(
+            cell, sequences_per_step=min(float(cell.concurrency or 0), 96.0)
+        )
+        for cell in cells(result_of, lambda x: 8.0 + 0.1 * min(x, 96.0))
+    ]
+    model = one(step_models(found, 1, None))
+    assert max(x for x, _ in model.points) == 96.0
+    assert model.kind == "line"

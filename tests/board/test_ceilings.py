@@ -2,12 +2,14 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from stepscope.importers.open import open_any
 from stepscope.report.document import AnalyzeDocument, document
 
+Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 
 
@@ -34,6 +36,8 @@ def test_a_supported_cause_says_what_would_limit_next() -> None:
     assert entry.hypothesis == "bandwidth"
     assert entry.next_ceiling is not None
     assert "at concurrency 256 is compute" in entry.next_ceiling
+    # Bandwidth takes 70 % of the step: that ceiling is out of its reach.
+    assert entry.next_ceiling.startswith("However much lifting it gave")
 
 
 def test_what_is_not_supported_has_no_next_ceiling() -> None:
@@ -44,3 +48,19 @@ def test_what_is_not_supported_has_no_next_ceiling() -> None:
 
 def test_a_void_cell_gives_no_ceiling() -> None:
     assert not [c for c in baseline().ceilings if c.concurrency == 512]
+
+
+def test_a_step_that_gives_several_tokens_lifts_the_ceiling_of_its_bytes_alone(
+    bench: Bench,
+) -> None:
+    config = (SHARED / "models" / "qwen3moe" / "config.json").read_text()
+
+    def rates(tokens: float) -> dict[str, float]:
+        shape = {"asked_input_tokens": 256, "asked_output_tokens": 256}
+        result = bench.result(tokens_per_step_and_sequence=tokens, **shape)
+        board = bench.board(bench.run(model_config=config), result)
+        return {c.hypothesis: c.output_tokens_per_s for c in board.ceilings}
+
+    plain, drafted = rates(1.0), rates(2.5)
+    assert drafted["bandwidth"] == pytest.approx(2.5 * plain["bandwidth"])
+    assert drafted["compute"] == plain["compute"]

@@ -173,3 +173,19 @@ def test_a_concurrency_is_not_compared_with_itself(bench: Bench) -> None:
     told = [*board.solid, *(hole.claim for hole in board.not_solid)]
     assert told
     assert not any("times the throughput" in text for text in told)
+
+
+def test_the_distance_to_the_floor_is_told_for_each_configuration(
+    bench: Bench,
+) -> None:
+    def point(configuration: str, times: float) -> FloorPoint:
+        return FloorPoint(
+            configuration=configuration, concurrency=64, seqs_per_rank=64.0,
+            coverage=None, bytes_per_rank=1e10, floor_ms=2.0, step_ms=2 * times,
+            times_floor=times,
+        )  # fmt: skip
+
+    points = (point("base", 1.5), point("other", 3.0))
+    told = [c for c in bench.board(None, floor=points).solid if "byte floor" in c]
+    assert len(told) == 1
+    assert told[0].startswith("base: the step is 1.50 times its byte floor")

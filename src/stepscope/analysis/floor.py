@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stepscope.analysis.across.points import readable, whole_waves
+from stepscope.analysis.across.points import in_step, readable, whole_waves
 from stepscope.analysis.across.records import FloorPoint
 from stepscope.analysis.across.stepmodel import SOURCES, step_source
 from stepscope.analysis.records import CellResult
@@ -114,13 +114,6 @@ def floor_points(
     return tuple(found)
 
 
-def _in_step(cell: CellResult, slots: int) -> float:
-    """Return the sequences in a step: in flight, less those that wait for a place."""
-    held = cell.mean_in_flight or slots * min(cell.occupancy or 1.0, 1.0)
-    inside = cell.sequences_per_step
-    return held if inside is None else min(held, inside)
-
-
 def _point(
     cells: Sequence[CellResult], at: StepAt, source: str, bandwidth: float
 ) -> FloorPoint | None:
@@ -129,7 +122,7 @@ def _point(
     slots = cells[0].concurrency
     if context is None or slots is None:
         return None
-    held = [_in_step(c, slots) for c in cells]
+    held = [in_step(c) for c in cells]
     step = at(float(np.mean(held)), context)
     least_ms = 1e3 * step.path_bytes / bandwidth
     took = [value for c in cells if (value := SOURCES[source](c)) is not None]

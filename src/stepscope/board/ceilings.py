@@ -63,12 +63,17 @@ def _roofs(
 
 
 def _step_ceiling(
-    view: CellView, hypothesis: str, step_ms: float | None, basis: str
+    view: CellView,
+    hypothesis: str,
+    step_ms: float | None,
+    basis: str,
+    tokens: float = 1.0,
 ) -> Ceiling | None:
+    """Return the ceiling of steps this long that give each sequence ``tokens``."""
     held = _in_flight(view)
     if step_ms is None or step_ms <= 0 or held is None:
         return None
-    return _ceiling(view, hypothesis, held / step_ms * _MS_PER_S, basis)
+    return _ceiling(view, hypothesis, tokens * held / step_ms * _MS_PER_S, basis)
 
 
 def _ceiling(
@@ -88,15 +93,19 @@ def _ceiling(
 
 
 def _bandwidth(view: CellView) -> Ceiling | None:
-    point = _point(view)
-    if point is None:
+    point, result = _point(view), view.result
+    if point is None or result is None:
         return None
+    # One pass over the weights serves every token that a step gives; arithmetic and
+    # collectives grow with the tokens, so for them one each is the upper bound.
+    tokens = max(result.tokens_per_step_and_sequence or 1.0, 1.0)
     return _step_ceiling(
         view,
         "bandwidth",
         point.floor_ms,
         f"steps of {number(point.floor_ms)} ms, the bytes alone at the data sheet's"
         " bandwidth, and no prefill",
+        tokens,
     )
 
 
@@ -192,6 +201,7 @@ def ceilings(views: Sequence[CellView]) -> tuple[Ceiling, ...]:
 def next_ceiling(entry: BoardEntry, found: Sequence[Ceiling]) -> str | None:
     """Return what would limit next where an entry's cause was lifted.
 
+    A limit, not a promise: what lifting the cause gives may end far below it.
     Speaks at the highest concurrency of the entry's scope, of resources other than
     the entry's own.
     """
@@ -209,7 +219,8 @@ def next_ceiling(entry: BoardEntry, found: Sequence[Ceiling]) -> str | None:
         return None
     nearest = min(others, key=lambda c: c.output_tokens_per_s)
     return (
-        f"If it were lifted, the next ceiling that is known at concurrency {high} is"
-        f" {nearest.hypothesis}: {number(nearest.output_tokens_per_s)} output tokens/s,"
+        "However much lifting it gave, the lowest other ceiling that is known at"
+        f" concurrency {high} is {nearest.hypothesis}:"
+        f" {number(nearest.output_tokens_per_s)} output tokens/s,"
         f" {number(nearest.times_measured)} times what was measured ({nearest.basis})."
     )

@@ -87,7 +87,7 @@ def _claims(run: Run, analysis: Analysis) -> list[_Claim]:
             for m in analysis.step_model
             if m.configuration == name
         ]
-    claims += _floor(analysis.floor)
+        claims += _floor([p for p in analysis.floor if p.configuration == name])
     claims += _comparisons(analysis)
     return claims
 
@@ -255,11 +255,15 @@ def _floor(points: Sequence[FloorPoint]) -> list[_Claim]:
         return []
     near = min(told, key=lambda p: p.times_floor or 0)
     far = max(told, key=lambda p: p.times_floor or 0)
-    text = (
-        f"{near.configuration}: the step is {number(near.times_floor or 0)}"
-        f" (concurrency {near.concurrency}) to {number(far.times_floor or 0)}"
-        f" (concurrency {far.concurrency}) times its byte floor"
-    )
+    spread = number(near.times_floor or 0)
+    if near is not far:
+        spread += (
+            f" (concurrency {near.concurrency}) to {number(far.times_floor or 0)}"
+            f" (concurrency {far.concurrency})"
+        )
+    text = f"{near.configuration}: the step is {spread} times its byte floor"
+    if near is far:
+        text += f" at concurrency {near.concurrency}"
     return [
         _Claim(
             text,

@@ -25,6 +25,8 @@ MOST_KNEE_SPAN = 4.0
 LEVEL = 0.05
 #: A fitted bandwidth above the data sheet's by more can not be one.
 _BANDWIDTH_TOLERANCE = 1.05
+#: Sizes nearer than this, as a part of the larger, are one.
+_ONE_SIZE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +37,8 @@ class Points:
         x: Observed sequences per rank.
         y: Step times, milliseconds.
         asked: Concurrency of each point.
-        sizes: Mean ``x`` at each distinct concurrency, ascending.
+        sizes: Mean ``x`` at each concurrency, ascending; those within 1 % of the
+            size below count as one with it.
     """
 
     x: Floats
@@ -45,9 +48,10 @@ class Points:
 
     @classmethod
     def of(cls, x: Floats, y: Floats, asked: Floats) -> "Points":
-        """Pool the sizes of repeats."""
-        sizes = np.array([x[asked == c].mean() for c in np.unique(asked)])
-        return cls(x=x, y=y, asked=asked, sizes=np.sort(sizes))
+        """Pool the sizes of repeats, and of rows that a full cache holds at one."""
+        means = np.sort([x[asked == c].mean() for c in np.unique(asked)])
+        apart = np.diff(means, prepend=0.0) > _ONE_SIZE * means
+        return cls(x=x, y=y, asked=asked, sizes=means[apart])
 
     @property
     def n(self) -> int:

@@ -60,6 +60,14 @@ def readable(cells: Iterable[CellResult]) -> list[CellResult]:
     ]
 
 
+def in_step(cell: CellResult) -> float:
+    """Return the sequences in a step: in flight, less those that wait for a place."""
+    slots = cell.concurrency or 1
+    held = cell.mean_in_flight or slots * min(cell.occupancy or 1.0, 1.0)
+    inside = cell.sequences_per_step
+    return held if inside is None else min(held, inside)
+
+
 def whole_waves(cell: CellResult) -> bool:
     """Return True where no incomplete last wave thins the batch noticeably."""
     return drain_share(cell.waves) <= DRAIN_SHARE

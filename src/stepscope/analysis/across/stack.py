@@ -44,8 +44,9 @@ def token_stacks(
         if cell.concurrency and cell.tpot_ms.mean is not None:
             rows[cell.configuration, cell.concurrency].append(cell)
     stacks = []
+    order = list(dict.fromkeys(name for name, _ in rows))
     for (configuration, concurrency), members in sorted(
-        rows.items(), key=lambda item: (list(rows).index(item[0]), item[0][1])
+        rows.items(), key=lambda item: (order.index(item[0][0]), item[0][1])
     ):
         here = [c for c in members if whole_waves(c)] or members
         here = [c for c in here if c.name not in leave_out] or here
@@ -86,35 +87,55 @@ def _stack(
     if found:
         step, source = float(np.mean([ms for ms, _ in found])), found[0][1]
     per_token = cells[0].tokens_per_step_and_sequence or 1.0
-    step = min(step / max(per_token, 1.0), total)
-    parts = list(_inside(step, point, traced))
+    # Everything is told for each token of a sequence: a step may give it several.
+    per_token = max(per_token, 1.0)
+    step = min(step / per_token, total)
+    floor_ms = None if point is None else point.floor_ms / per_token
+    parts = list(_inside(step, _floor_parts(step, point, floor_ms), traced))
     inner = min(max(server if server is not None else total, step), total)
     if inner - step >= _LEAST_SHARE * total:
-        parts.append(StackPart(name="steps slower than a decode step", ms=inner - step))
+        parts.append(StackPart(name=_slower(cells), ms=inner - step))
     if total - inner >= _LEAST_SHARE * total:
         parts.append(StackPart(name="after the server had the token", ms=total - inner))
-    parts[-1] = StackPart(
-        name=parts[-1].name,
-        ms=parts[-1].ms + total - sum(part.ms for part in parts),
-    )
     return TokenStack(
         configuration=cells[0].configuration,
         concurrency=cells[0].concurrency or 0,
         tpot_ms=total,
         step_ms=step,
         step_source=source,
-        floor_ms=None if point is None else point.floor_ms,
-        parts=tuple(part for part in parts if part.ms > 0),
+        floor_ms=floor_ms,
+        parts=_closed(parts, total),
         traced=traced is not None and traced.match == "same",
         cells=tuple(c.name for c in cells),
     )
 
 
+def _slower(cells: Sequence[CellResult]) -> str:
+    """Return what lies between two tokens beside a decode step."""
+    if any(c.preemptions for c in cells):
+        return "steps slower than a decode step, and waits of preempted requests"
+    return "steps slower than a decode step"
+
+
+def _closed(parts: Sequence[StackPart], total: float) -> tuple[StackPart, ...]:
+    """Return the parts with what is too small to tell added to the largest of them.
+
+    Not to a part of the floor: that is arithmetic.
+    """
+    kept = [part for part in parts if part.ms > 0]
+    open_parts = [p for p in kept if not p.name.startswith("floor")] or kept
+    largest = max(open_parts, key=lambda p: p.ms)
+    rest = total - sum(part.ms for part in kept)
+    return tuple(
+        StackPart(name=p.name, ms=p.ms + rest) if p is largest else p for p in kept
+    )
+
+
 def _inside(
-    step: float, point: FloorPoint | None, traced: TracedStep | None
+    step: float, floor: Sequence[StackPart], traced: TracedStep | None
 ) -> list[StackPart]:
     """Return the parts of the decode step itself; they sum to it."""
-    parts = _floor_parts(step, point)
+    parts = list(floor)
     left = step - sum(part.ms for part in parts)
     rank = None
     if traced is not None and traced.match == "same":
@@ -140,13 +161,15 @@ def _inside(
     return [part for part in parts if part.ms > 0]
 
 
-def _floor_parts(step: float, point: FloorPoint | None) -> list[StackPart]:
-    if point is None or point.floor_ms > step:
+def _floor_parts(
+    step: float, point: FloorPoint | None, floor_ms: float | None
+) -> list[StackPart]:
+    if point is None or floor_ms is None or floor_ms > step:
         return []
     experts = 0.0
     if point.expert_bytes and point.bytes_per_rank:
-        experts = point.floor_ms * point.expert_bytes / point.bytes_per_rank
-    rest = point.floor_ms - experts
+        experts = floor_ms * point.expert_bytes / point.bytes_per_rank
+    rest = floor_ms - experts
     found = [
         StackPart(name="floor: other weights and KV", ms=rest),
         StackPart(name="floor: experts", ms=experts),

@@ -16,7 +16,13 @@ from stepscope.analysis.across.curves import (
     plain,
 )
 from stepscope.analysis.across.fits import aicc, better
-from stepscope.analysis.across.points import Shape, readable, shape_of, whole_waves
+from stepscope.analysis.across.points import (
+    Shape,
+    in_step,
+    readable,
+    shape_of,
+    whole_waves,
+)
 from stepscope.analysis.across.records import StepModel
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
@@ -103,15 +109,12 @@ def step_models(
 
 
 def points_of(cells: Sequence[CellResult], source: str, dp: int) -> Points:
-    """Return step time over observed sequences per rank; cells without it left out."""
+    """Return step time over sequences per rank in it; cells without it left out."""
     known = [
         (c, took) for c in cells if (took := SOURCES[source](c)) is not None and took
     ]
     asked = [c.concurrency or 1 for c, _ in known]
-    held = [
-        c.mean_in_flight or (c.concurrency or 1) * min(c.occupancy or 1.0, 1.0)
-        for c, _ in known
-    ]
+    held = [in_step(c) for c, _ in known]
     return Points.of(
         np.array(held, np.float64) / dp,
         np.array([took for _, took in known], np.float64),

@@ -168,11 +168,14 @@ def _server_side(m: Measured) -> dict[str, Any]:
 
 
 def _per_step(m: Measured) -> float | None:
-    if m.steps is not None and m.steps.tokens_per_sequence is not None:
-        return m.steps.tokens_per_sequence
+    """Return tokens that a step gives a sequence.
+
+    The counters first: an iteration line counts what was scheduled, drafts that are
+    then rejected among it.
+    """
     if m.server.accepted_per_draft is not None:
         return 1 + m.server.accepted_per_draft
-    return None
+    return None if m.steps is None else m.steps.tokens_per_sequence
 
 
 def _steady(m: Measured) -> dict[str, Any]:

@@ -186,7 +186,9 @@ def server_side(
         generated_tokens=_whole(changes.of(_GENERATED)),
         preemptions=_whole(changes.of(_PREEMPTED)),
         cache_hit_pct=_cache_hit_pct(changes),
-        accepted_per_draft=accepted / drafts if drafts and accepted else None,
+        accepted_per_draft=accepted / drafts
+        if drafts and accepted is not None
+        else None,
         n_steps=_whole(changes.of((_ITERATIONS,))),
         n_engines=n_engines(after),
     )
