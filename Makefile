@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test lint format bench lock clean
+.PHONY: demo test lint format lock clean
 
 demo: $(STAMP)
 	$(BIN)/stepscope demo

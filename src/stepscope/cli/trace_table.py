@@ -21,7 +21,7 @@ def print_result(result: dict[str, Any], label: str | None) -> None:
     console.print(f"{name}{word}. Defects: {defects}", markup=False)
     for rank in result["ranks"]:
         console.print(
-            f"\nRank {rank['rank']}: {rank['n_steps']} {rank['step_kind'] or ''} steps"
+            f"\nRank {rank['rank']}: {rank['n_steps']} {_of(rank['step_kind'])}steps"
             f" (from {rank['step_source']}), {rank['n_device_ops']} device operations"
             f" in {rank['span_ms']:.1f} ms, busy {_show(rank['busy_pct'], '.1f')} %"
         )
@@ -38,6 +38,11 @@ def print_result(result: dict[str, Any], label: str | None) -> None:
         console.print(f"\nStraggler: rank {rank}, {why}")
     for finding in result["findings"]:
         console.print(f"{finding['severity']}: {finding['message']}", markup=False)
+
+
+def _of(kind: str | None) -> str:
+    """Return a word before "steps"; none where the trace does not say of what kind."""
+    return f"{kind} " if kind and kind != "step" else ""
 
 
 def _spread(rank: dict[str, Any]) -> str:

@@ -119,7 +119,7 @@ def _executed(
     plan, run = left.plan, left.run
     plan = with_datasets(plan)
     port = (recipe.port or free_port(recipe.host)) if engine.boots else None
-    observer.phase("preflight", f"{engine.name}, {len(plan.launches)} launches")
+    observer.phase("preflight", f"{engine.name}, launches: {len(plan.launches)}")
     findings = preflight(plan, engine, order.out, port, site.gpus)
     writer = _writer(order, run)
     if not order.resume:

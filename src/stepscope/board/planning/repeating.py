@@ -53,7 +53,7 @@ def repeats(facts: Facts) -> Iterator[Offer]:
         yield Offer(
             id="repeats",
             title=f"{n} repeats{long} at concurrency {at}",
-            reason="one run has no interval; three on one settled launch have"
+            reason=_why_repeat(min(_repeated(facts, o, sizes) for o in mine))
             + (", and longer cells have less ramp in them" if longer else ""),
             decides=decides,
             bears_on=tuple(o for o in mine if o not in decides),
@@ -63,6 +63,13 @@ def repeats(facts: Facts) -> Iterator[Offer]:
                 configurations=facts.others(mine),
             ),
         )
+
+
+def _why_repeat(n: int) -> str:
+    """Return what so few repeats lack."""
+    if n < 2:
+        return "one run has no interval; three on one settled launch have"
+    return f"{n} repeats leave it open; more on one settled launch narrow the interval"
 
 
 def _repeated(facts: Facts, o: Open, sizes: Sequence[int]) -> int:
