@@ -3,11 +3,14 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
+from stepscope.analysis.analyze import analyze
 from stepscope.analysis.cell.engine import steps_from_log, steps_from_metrics
 from stepscope.analysis.cell.server import NOTHING, server_side
 from stepscope.analysis.cell.window import Window
+from stepscope.run.requests import Request
+from stepscope.run.run import Cell, Launch, Run
 from stepscope.run.samples import MetricsSnapshot, MetricValue
-from stepscope.run.serverlog import LogEvent
+from stepscope.run.serverlog import LogEvent, ServerLog
 
 S = 1_000_000_000
 Scrape = Callable[..., MetricsSnapshot]
@@ -209,3 +212,41 @@ def test_scrapes_count_only_stretches_without_a_finished_prompt() -> None:
 def test_steps_of_several_engines_are_not_read_as_one() -> None:
     snapshots = [steps_scrape(i * S, 50 * i, 0, engines=8) for i in range(4)]
     assert steps_from_metrics(snapshots, Window(0, 3 * S)) is None
+
+
+def test_rejected_drafts_are_no_tokens_of_a_step(
+    run_of: Callable[..., Run],
+    cell_of: Callable[..., Cell],
+    served: Callable[..., tuple[Request, ...]],
+) -> None:
+    """An iteration line counts four scheduled tokens; the counters, 1.5 accepted."""
+    requests = served(n=64, slots=8, tokens=200, tpot_ms=5.0)
+    begin = min(r.sent_at_ns for r in requests)
+    end = max(r.last_content_at_ns or 0 for r in requests)
+
+    def counted(at: int, drafts: float, accepted: float) -> MetricsSnapshot:
+        named = {"num_drafts_total": drafts, "num_accepted_tokens_total": accepted}
+        return MetricsSnapshot(
+            at_ns=at,
+            values=tuple(
+                MetricValue(name=f"vllm:spec_decode_{name}", labels={}, value=value)
+                for name, value in named.items()
+            ),
+        )
+
+    lines = []
+    for i in range((end - begin) // 12_500_000):
+        line = iteration(i, begin + i * 12_500_000)
+        numbers = line.numbers | {"generation_tokens": 32.0}
+        lines.append(msgspec.structs.replace(line, numbers=numbers))
+    cell = cell_of(
+        requests,
+        tokens=200,
+        metrics_before=counted(begin, 0.0, 0.0),
+        metrics_after=counted(end, 1000.0, 1500.0),
+    )
+    log = ServerLog(engine="vllm", version="0.26.0", n_lines=1, events=tuple(lines))
+    launch = Launch(name="base-l0", configuration="base", ready=True, log=log)
+    (found,) = analyze(run_of(cell, launches=(launch,))).cells
+    assert found.engine_step_ms == pytest.approx(12.5, rel=0.01)
+    assert found.tokens_per_step_and_sequence == pytest.approx(2.5)

@@ -8,6 +8,7 @@ is supported it says how far lifting that cause could get.
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+from stepscope.analysis.across.points import tokens_a_step
 from stepscope.analysis.floor import context_of
 from stepscope.board.claims import number
 from stepscope.board.records import BoardEntry, Ceiling
@@ -98,14 +99,13 @@ def _bandwidth(view: CellView) -> Ceiling | None:
         return None
     # One pass over the weights serves every token that a step gives; arithmetic and
     # collectives grow with the tokens, so for them one each is the upper bound.
-    tokens = max(result.tokens_per_step_and_sequence or 1.0, 1.0)
     return _step_ceiling(
         view,
         "bandwidth",
         point.floor_ms,
         f"steps of {number(point.floor_ms)} ms, the bytes alone at the data sheet's"
         " bandwidth, and no prefill",
-        tokens,
+        tokens_a_step(result),
     )
 
 

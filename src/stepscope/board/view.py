@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup
+from stepscope.analysis.across.stepmodel import step_ms
 from stepscope.analysis.records import Analysis, CellResult, CellTelemetry
 from stepscope.board.experiments.pairs import Pair, pairs_of
 from stepscope.findings import Finding
@@ -69,17 +70,17 @@ class CellView:
 
     @property
     def step_ms(self) -> float | None:
-        """Engine step time; else the server's TPOT, else the client's."""
-        if self.result is None:
+        """Engine step time; else what the server's TPOT comes to, else the client's.
+
+        None where a step gives several tokens and nobody says how many.
+        """
+        result = self.result
+        if result is None:
             return None
-        for value in (
-            self.result.engine_step_ms,
-            self.result.server_tpot_ms,
-            self.result.tpot_ms.mean,
-        ):
-            if value is not None:
-                return value
-        return None
+        counted = result.tokens_per_step_and_sequence is not None
+        if result.engine_step_ms is None and not counted and self.speculative:
+            return None
+        return step_ms(result)
 
     @property
     def floor(self) -> FloorPoint | None:

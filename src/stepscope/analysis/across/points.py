@@ -68,6 +68,11 @@ def in_step(cell: CellResult) -> float:
     return held if inside is None else min(held, inside)
 
 
+def tokens_a_step(cell: CellResult) -> float:
+    """Return the tokens that a step gives each sequence; 1 where nobody says."""
+    return max(cell.tokens_per_step_and_sequence or 1.0, 1.0)
+
+
 def whole_waves(cell: CellResult) -> bool:
     """Return True where no incomplete last wave thins the batch noticeably."""
     return drain_share(cell.waves) <= DRAIN_SHARE

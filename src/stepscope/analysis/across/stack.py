@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepscope.analysis.across.points import readable, whole_waves
+from stepscope.analysis.across.points import readable, tokens_a_step, whole_waves
 from stepscope.analysis.across.records import (
     FloorPoint,
     StackPart,
@@ -86,9 +86,8 @@ def _stack(
     step, source = total, "TPOT"
     if found:
         step, source = float(np.mean([ms for ms, _ in found])), found[0][1]
-    per_token = cells[0].tokens_per_step_and_sequence or 1.0
     # Everything is told for each token of a sequence: a step may give it several.
-    per_token = max(per_token, 1.0)
+    per_token = tokens_a_step(cells[0])
     step = min(step / per_token, total)
     floor_ms = None if point is None else point.floor_ms / per_token
     parts = list(_inside(step, _floor_parts(step, point, floor_ms), traced))

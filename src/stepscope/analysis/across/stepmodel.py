@@ -21,6 +21,7 @@ from stepscope.analysis.across.points import (
     in_step,
     readable,
     shape_of,
+    tokens_a_step,
     whole_waves,
 )
 from stepscope.analysis.across.records import StepModel
@@ -36,9 +37,14 @@ _CONSTANT_PCT = 5.0
 #: Step times, best first: what they are called and how to take them from a cell.
 SOURCES: dict[str, Callable[[CellResult], float | None]] = {
     "engine step": lambda cell: cell.engine_step_ms,
-    "server TPOT": lambda cell: cell.server_tpot_ms,
-    "client TPOT": lambda cell: cell.tpot_ms.mean,
+    "server TPOT": lambda cell: _of_step(cell, cell.server_tpot_ms),
+    "client TPOT": lambda cell: _of_step(cell, cell.tpot_ms.mean),
 }
+
+
+def _of_step(cell: CellResult, tpot_ms: float | None) -> float | None:
+    """Return the step that a token time comes to: drafts give a step several tokens."""
+    return None if tpot_ms is None else tpot_ms * tokens_a_step(cell)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from typing import Literal
 
 import numpy as np
 
+from stepscope.analysis.across.points import tokens_a_step
 from stepscope.analysis.across.records import TracedStep
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
@@ -41,7 +42,7 @@ def decode_step_ms(cell: CellResult) -> tuple[float, str] | None:
     """
     if cell.engine_step_ms is not None:
         return cell.engine_step_ms, "engine step"
-    per_step = cell.tokens_per_step_and_sequence or 1.0
+    per_step = tokens_a_step(cell)
     plain = per_step < 1.05 and (cell.chunks_per_token or 0.0) >= _UNMERGED
     if plain and cell.itl_ms.median is not None:
         return cell.itl_ms.median, "median gap"

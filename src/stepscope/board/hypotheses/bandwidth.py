@@ -1,5 +1,6 @@
 """bandwidth: moving bytes between memory and the chip takes the step."""
 
+from stepscope.analysis.across.points import tokens_a_step
 from stepscope.analysis.across.records import FloorPoint
 from stepscope.analysis.across.traces import decode_step_ms
 from stepscope.board.hypotheses.device import (
@@ -166,7 +167,7 @@ def _agreement(view: CellView) -> Evidence | None:
     )
     if not tpot:
         return None
-    traffic, read = 100 * floor.floor_ms / tpot, counter[0]
+    traffic, read = 100 * floor.floor_ms / (tpot * tokens_a_step(result)), counter[0]
     apart = read - traffic
     words = f"the DRAM counter reads {read:.3g} % (median), {apart:+.1f} points: "
     if abs(apart) <= _AGREE_POINTS:

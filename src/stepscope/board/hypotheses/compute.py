@@ -124,6 +124,13 @@ def _would_decide(view: CellView) -> str:
             " spinning can not pass for work (stepscope run samples it for servers"
             " that it starts); perf stat for arithmetic against memory stalls."
         )
+    telemetry = view.telemetry
+    if telemetry is not None and telemetry.tensor_pct is not None:
+        return (
+            "The tensor and SM counters are here and do not settle it: SMs that wait"
+            " for memory read as active. Each kernel's own share of the peak, by a"
+            " kernel profiler (ncu), tells arithmetic from waiting."
+        )
     return f"The tensor and SM counters {SAMPLE_COUNTERS}."
 
 

@@ -1,5 +1,6 @@
 """warm-up: the server was not yet in the state that it stays in."""
 
+from stepscope.board.holes import where
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
 from stepscope.board.view import CellView
 
@@ -66,13 +67,37 @@ def _repeats_agree(view: CellView) -> Opinion | None:
     return Opinion(status="standing", evidence=(item,))
 
 
-def _blocks(view: CellView) -> Opinion | None:
-    blocks = [
-        cell
+def _n_blocks(view: CellView) -> int:
+    """Return the warm-up blocks of the cell's launch."""
+    return sum(
+        cell.warm_up and view.launch is not None and cell.launch == view.launch.name
         for cell in view.run.cells
-        if cell.warm_up and view.launch is not None and cell.launch == view.launch.name
-    ]
-    if len(blocks) < _MIN_BLOCKS:
+    )
+
+
+def _beyond_blocks(view: CellView) -> str:
+    """Say what is missing where there are warm-up blocks enough."""
+    wanted = []
+    if view.findings("warmup-not-converged"):
+        wanted.append(
+            "A warm-up that settles: allow more blocks (warm_up.max_blocks; a slow"
+            " first block counts until six came after it)."
+        )
+    group = view.group("tpot_ms")
+    if group is None or len(group.values) < _MIN_REPEATS:
+        assert view.result is not None
+        wanted.append(
+            f"{_MIN_REPEATS} repeats on one launch {where(view.result)}, so that the"
+            " first shows beside the later ones."
+        )
+    if not wanted:
+        wanted.append("Repeat the cell on the same launch: its drift should be gone.")
+    return " ".join(wanted)
+
+
+def _blocks(view: CellView) -> Opinion | None:
+    n_blocks = _n_blocks(view)
+    if n_blocks < _MIN_BLOCKS:
         return None
     if view.findings("warmup-not-converged", "first-run-contaminated", "stall"):
         return None
@@ -83,7 +108,7 @@ def _blocks(view: CellView) -> Opinion | None:
             seen(
                 view,
                 "warm-up blocks before the first cell",
-                float(len(blocks)),
+                float(n_blocks),
                 "",
                 "of the measured shape, and the last three agreed with the three"
                 " before; other batch sizes may still be cold",
@@ -92,7 +117,9 @@ def _blocks(view: CellView) -> Opinion | None:
     )
 
 
-def _would_decide(_view: CellView) -> str:
+def _would_decide(view: CellView) -> str:
+    if view.result is not None and _n_blocks(view) >= _MIN_BLOCKS:
+        return _beyond_blocks(view)
     return (
         f"At least {_MIN_BLOCKS} warm-up blocks of the measured shape and"
         f" {_MIN_REPEATS} repeats on one launch (warm_up.blocks and repeats in the"
