@@ -17,6 +17,7 @@ from stepscope.session.bandwidth import Bandwidth, measure_bandwidth
 from stepscope.session.header import machine
 from stepscope.session.nvml import Check, Gpus, check
 from stepscope.session.watch.host import cgroup_memory, cgroup_memory_files
+from stepscope.session.watch.kernel import KernelLog
 from stepscope.units import gib
 
 State = Literal["ok", "missing", "limited"]
@@ -177,7 +178,25 @@ def _host_lines(here: Machine) -> list[Line]:
             gives="how near the host's memory limit a boot comes",
             get="" if known else "mount /sys/fs/cgroup into the container",
         ),
+        _kernel(),
     ]
+
+
+def _kernel() -> Line:
+    log = KernelLog()
+    seen = log.readable
+    log.close()
+    return Line(
+        name="kernel log",
+        state="ok" if seen else "missing",
+        found="/dev/kmsg is read" if seen else "/dev/kmsg may not be read",
+        gives=""
+        if seen
+        else "kills and GPU errors that the kernel logs during a launch",
+        get=""
+        if seen
+        else "run as root, or give the container CAP_SYSLOG and /dev/kmsg",
+    )
 
 
 def _stamps() -> Line:
