@@ -1,12 +1,15 @@
 """A trace in memory: numpy columns, names interned."""
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 I64 = npt.NDArray[np.int64]
 Bool = npt.NDArray[np.bool_]
+#: Numbers that stand for something and are never reckoned with: as narrow as they fit.
+Ints = npt.NDArray[np.signedinteger[Any]]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
 
@@ -25,11 +28,11 @@ class Ops:
 
     start_ns: I64
     end_ns: I64
-    stream: I64
+    stream: Ints
     correlation: I64
     graph_node: I64
-    name: I64
-    kind: I64
+    name: Ints
+    kind: Ints
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -57,10 +60,10 @@ class Calls:
     start_ns: I64
     end_ns: I64
     correlation: I64
-    name: I64
-    thread: I64
+    name: Ints
+    thread: Ints
     is_graph: Bool
-    process: I64
+    process: Ints
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -84,8 +87,8 @@ class HostSpans:
 
     start_ns: I64
     end_ns: I64
-    name: I64
-    thread: I64
+    name: Ints
+    thread: Ints
     is_annotation: Bool
 
     def __len__(self) -> int:
@@ -112,7 +115,7 @@ class Boxes:
 
     start_ns: I64
     end_ns: I64
-    name: I64
+    name: Ints
 
     def __len__(self) -> int:
         return len(self.start_ns)

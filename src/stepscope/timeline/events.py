@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.timeline.chunks import Chunks
 from stepscope.timeline.columns import I64, KERNEL, MEMCPY, MEMSET, STEP_MARK
 
 _KINDS = {
@@ -63,40 +64,6 @@ class _Exact(_Event, gc=False):
     def digits(self) -> bytes:
         """Return the stamp as it was written; empty where there is none."""
         return bytes(self.ts)
-
-
-@dataclass(slots=True)
-class Chunks:
-    """One kind of row as it grows: for each column a list of arrays."""
-
-    columns: dict[str, list[npt.NDArray[Any]]] = field(default_factory=dict)
-
-    def add(self, **columns: npt.NDArray[Any]) -> None:
-        """Append equally long columns."""
-        for name, values in columns.items():
-            self.columns.setdefault(name, []).append(values)
-
-    def only(self, name: str) -> int | None:
-        """Return the one value of a column and let it go; None if there are more."""
-        parts = [part for part in self.columns.get(name, []) if len(part)]
-        ends = {int(part.min()) for part in parts} | {int(part.max()) for part in parts}
-        if len(ends) != 1:
-            return None
-        del self.columns[name]
-        return ends.pop()
-
-    def taken(self, name: str) -> I64:
-        """Return one column as int64 and let its pieces go."""
-        parts = self.columns.pop(name, [])
-        if not parts:
-            return np.empty(0, dtype=np.int64)
-        out = np.empty(sum(len(part) for part in parts), dtype=np.int64)
-        at = 0
-        while parts:
-            part = parts.pop(0)
-            out[at : at + len(part)] = part
-            at += len(part)
-        return out
 
 
 class _Interned(dict[Any, int]):
@@ -209,10 +176,11 @@ class Sink:
             rows = {name: column[good] for name, column in rows.items()}
         self.ops.add(**rows)
 
-    def _labels(self, events: list[_Event]) -> npt.NDArray[np.int32]:
+    def _labels(self, events: list[_Event]) -> npt.NDArray[np.int16]:
         if str not in {type(e.pid) for e in events}:
-            return np.zeros(len(events), dtype=np.int32)
-        return self._numbers(self.labels, [_process(e.pid) for e in events])
+            return np.zeros(len(events), dtype=np.int16)
+        named = [_process(e.pid) for e in events]
+        return self._numbers(self.labels, named).astype(np.int16)
 
     def _host(
         self, events: list[_Event], start: I64, lasted: I64
@@ -269,7 +237,7 @@ def _stamps(events: list[_Event]) -> tuple[I64, I64]:
         return none, none
     lasted = np.array([e.dur or 0.0 for e in events], dtype=np.float64)
     if isinstance(events[0], _Exact):
-        start = _all_digits_ns([bytes(e.ts) for e in events])  # type: ignore[call-overload]  # they are _Exact
+        start = _all_digits_ns([e.ts for e in events])  # type: ignore[misc]  # they are _Exact
     else:
         stamps = np.array([e.ts for e in events], dtype=np.float64)
         if float(np.abs(stamps).max()) >= _EXACT_US:
@@ -292,21 +260,53 @@ def _devices(
     return _integers(named, 0).astype(np.int32)
 
 
-def _all_digits_ns(texts: list[bytes]) -> I64:
+def _all_digits_ns(stamps: list[msgspec.Raw]) -> I64:
     """Return many stamps at once where all have their point at one place."""
-    width = max(map(len, texts))
-    table = (
-        np.array(texts, dtype=f"S{width + 4}").view(np.uint8).reshape(len(texts), -1)
+    table, at = _digit_table(stamps)
+    # Stamps of one block begin alike: those digits are read once.
+    alike = (table == table[0]).all(axis=0)
+    first = bytes(table[0].copy())
+    differ = [k for k in np.flatnonzero(~alike).tolist() if k != at]
+    digits = table[:, differ] - ord("0")
+    plain = (
+        alike[at : at + 1].all()
+        and 0 < at <= 16
+        and (first[:at] + first[at + 1 :]).isdigit()
+        and (at < 16 or table[:, 0].max() < ord("4"))
+        and (not differ or digits.max() <= 9)
     )
-    at = int((table[0] == ord(".")).argmax())
-    digits = np.delete(table[:, : at + 4], at, axis=1).astype(np.int64) - ord("0")
-    # Zeros that close a decimal are often not written; the text then ends early.
-    digits[:, at:][table[:, at + 1 : at + 4] == 0] = 0
-    plain = (table[:, at] == ord(".")).all() and 0 < at <= 16
-    if not plain or digits.min() < 0 or digits.max() > 9:
-        return np.array([_digits_ns(text) for text in texts], dtype=np.int64)
-    found: I64 = digits @ 10 ** np.arange(at + 2, -1, -1, dtype=np.int64)
+    if not plain:
+        return np.array([_digits_ns(bytes(stamp)) for stamp in stamps], dtype=np.int64)
+    weights = [10 ** (at + 2 - k + (k > at)) for k in range(at + 4)]
+    alike_ns = sum(
+        (first[k] - ord("0")) * weights[k] for k in np.flatnonzero(alike) if k != at
+    )
+    found = np.full(len(stamps), alike_ns, dtype=np.int64)
+    for column, k in enumerate(differ):
+        found += digits[:, column].astype(np.int64) * weights[k]
     return found
+
+
+def _digit_table(stamps: list[msgspec.Raw]) -> tuple[npt.NDArray[np.uint8], int]:
+    """Return the characters of stamps up to the third decimal, and where the point is.
+
+    A place that is no point says that the stamps are not all written alike.
+    """
+    joined = b",".join(stamps) + b","
+    width = joined.index(b",") + 1
+    at = joined.find(b".", 0, width)
+    if width * len(stamps) == len(joined) and 0 < at < width - 4:
+        table = np.frombuffer(joined, dtype=np.uint8).reshape(len(stamps), width)
+        if (table[:, -1] == ord(",")).all():
+            return table[:, : at + 4], at
+    texts = [bytes(stamp) for stamp in stamps]
+    widest = max(map(len, texts)) + 4
+    table = np.array(texts, dtype=f"S{widest}").view(np.uint8).reshape(-1, widest)
+    at = int((table[0] == ord(".")).argmax())
+    table = table[:, : at + 4]
+    # Zeros that close a decimal are often not written; the text then ends early.
+    table[:, at + 1 :][table[:, at + 1 :] == 0] = ord("0")
+    return table, at
 
 
 def _digits_ns(text: bytes) -> int:

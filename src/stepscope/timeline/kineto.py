@@ -6,23 +6,21 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from stepscope.timeline.chunks import Chunks
 from stepscope.timeline.columns import (
     I64,
     Bool,
     Boxes,
     Calls,
     HostSpans,
+    Ints,
     Ops,
     Trace,
     int_column,
 )
-from stepscope.timeline.events import Chunks, Sink
+from stepscope.timeline.events import Sink
 from stepscope.timeline.pieces import BLOCK_BYTES, read_events
 
-_WANTED = re.compile(
-    rb'"(?:kernel|Kernel|gpu_mem|gpu_user|Memcpy|Memset|gpu"|cuda_|hip_|Runtime'
-    rb"|user_annotation|cpu_op)"
-)
 _RANK_IN_NAME = re.compile(r"rank[_-]?(\d+)|dp(\d+)_", re.IGNORECASE)
 _RANK_IN_LABEL = re.compile(r"(?:TP|DP|rank)[-_ ]?(\d+)", re.IGNORECASE)
 
@@ -42,11 +40,7 @@ def load_kineto(path: Path, block_bytes: int = BLOCK_BYTES) -> list[Trace]:
         ArchiveError: It is no trace, or damaged.
     """
     sink = Sink()
-
-    def take(piece: bytes) -> bool:
-        return _WANTED.search(piece) is None or sink.take(piece)
-
-    outside = read_events(path, take, block_bytes)
+    outside = read_events(path, sink.take, block_bytes)
     return _traces(path, sink, outside)
 
 
@@ -133,80 +127,60 @@ def _resolution_ns(ops: Ops, *, fractional: bool) -> int:
     return 1 if fractional else 1000
 
 
-def _order(start: I64) -> I64 | slice:
-    if len(start) < 2 or bool((np.diff(start) >= 0).all()):
-        return slice(None)
-    return np.argsort(start, kind="stable")
-
-
 def _ops(rows: Chunks, base_ns: int) -> tuple[Ops, I64]:
     """Return operations by start, with the process and device of each in one number.
 
     Where all are of one device that number stands alone, not once an operation.
     """
-    start = rows.taken("start")
-    order = _order(start)
-    # One column after the other, so that no more than one is held twice.
-    start = start[order]
-    start += base_ns
-    end = rows.taken("end")[order]
-    end += base_ns
+    order = rows.order("start")
     ops = Ops(
-        start_ns=start,
-        end_ns=end,
+        start_ns=rows.instants("start", order, base_ns),
+        end_ns=rows.instants("end", order, base_ns),
         stream=rows.taken("stream")[order],
         correlation=rows.taken("correlation")[order],
         graph_node=rows.taken("node")[order],
         name=rows.taken("name")[order],
         kind=rows.taken("kind")[order],
     )
-    label, device = rows.only("label"), rows.only("device")
-    if label is not None and device is not None:
-        return ops, int_column([(label << 32) | device])
-    many = len(ops)
-    labels = np.full(many, label) if label is not None else rows.taken("label")[order]
-    devices = (
-        np.full(many, device) if device is not None else rows.taken("device")[order]
-    )
-    return ops, (labels << 32) | devices
+    label, device = rows.spread("label", order), rows.spread("device", order)
+    if label.strides == device.strides == (0,) and len(ops):
+        label, device = label[:1], device[:1]
+    return ops, (label.astype(np.int64) << 32) | device
 
 
-def _calls(rows: Chunks, base_ns: int, names: tuple[str, ...]) -> tuple[Calls, I64]:
-    start = rows.taken("start")
-    order = _order(start)
+def _calls(rows: Chunks, base_ns: int, names: tuple[str, ...]) -> tuple[Calls, Ints]:
+    order = rows.order("start")
     name = rows.taken("name")[order]
     graph = int_column([i for i, n in enumerate(names) if "GraphLaunch" in n])
     calls = Calls(
-        start_ns=start[order] + base_ns,
-        end_ns=rows.taken("end")[order] + base_ns,
+        start_ns=rows.instants("start", order, base_ns),
+        end_ns=rows.instants("end", order, base_ns),
         correlation=rows.taken("correlation")[order],
         name=name,
         thread=rows.taken("thread")[order],
         is_graph=np.isin(name, graph),
         process=rows.taken("process")[order],
     )
-    return calls, rows.taken("label")[order]
+    return calls, rows.spread("label", order)
 
 
-def _spans(rows: Chunks, base_ns: int) -> tuple[HostSpans, I64]:
-    start = rows.taken("start")
-    order = _order(start)
+def _spans(rows: Chunks, base_ns: int) -> tuple[HostSpans, Ints]:
+    order = rows.order("start")
     spans = HostSpans(
-        start_ns=start[order] + base_ns,
-        end_ns=rows.taken("end")[order] + base_ns,
+        start_ns=rows.instants("start", order, base_ns),
+        end_ns=rows.instants("end", order, base_ns),
         name=rows.taken("name")[order],
         thread=rows.taken("thread")[order],
         is_annotation=rows.taken("note")[order] == 1,
     )
-    return spans, rows.taken("label")[order]
+    return spans, rows.spread("label", order)
 
 
-def _boxes(rows: Chunks, base_ns: int) -> tuple[Boxes, I64]:
-    start = rows.taken("start")
-    order = _order(start)
+def _boxes(rows: Chunks, base_ns: int) -> tuple[Boxes, Ints]:
+    order = rows.order("start")
     boxes = Boxes(
-        start_ns=start[order] + base_ns,
-        end_ns=rows.taken("end")[order] + base_ns,
+        start_ns=rows.instants("start", order, base_ns),
+        end_ns=rows.instants("end", order, base_ns),
         name=rows.taken("name")[order],
     )
-    return boxes, rows.taken("label")[order]
+    return boxes, rows.spread("label", order)
