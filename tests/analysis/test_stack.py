@@ -140,3 +140,13 @@ def test_stacks_come_by_configuration_and_rising_concurrency(result_of: Make) ->
     ]
     found = [(s.configuration, s.concurrency) for s in token_stacks(cells, [], [])]
     assert found == [("a", 8), ("a", 64), ("b", 1), ("b", 8)]
+
+
+def test_load_that_was_driven_for_a_timeline_is_split_where_nothing_else_was(
+    result_of: Make,
+) -> None:
+    driven = result_of(name="t", tpot_ms=9.0, warm_up=True, capture="untraced")
+    (stack,) = token_stacks([driven], [], [])
+    assert stack.cells == ("t",)
+    (stack,) = token_stacks([driven, result_of(tpot_ms=8.0)], [], [])
+    assert stack.cells == ("base-c8-r0",)

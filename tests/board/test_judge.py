@@ -315,7 +315,7 @@ class TestScheduler:
     def test_without_either_it_is_untestable(self, bench: Bench) -> None:
         entry = bench.entry("scheduler")
         assert entry.status == "untestable"
-        assert "timeline of this cell" in (entry.would_decide or "")
+        assert "A kernel timeline" in (entry.would_decide or "")
 
 
 class TestLaunching:

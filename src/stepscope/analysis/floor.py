@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from stepscope.analysis.across.points import in_step, readable, whole_waves
+from stepscope.analysis.across.points import in_step, readable_or_untraced, whole_waves
 from stepscope.analysis.across.records import FloorPoint
 from stepscope.analysis.across.stepmodel import SOURCES, step_source
 from stepscope.analysis.records import CellResult
@@ -98,7 +98,7 @@ def floor_points(
     if at is None or gpu is None:
         return ()
     rows: dict[str, list[CellResult]] = defaultdict(list)
-    for cell in readable(cells):
+    for cell in readable_or_untraced(cells):
         if cell.concurrency:
             rows[cell.configuration].append(cell)
     found = []

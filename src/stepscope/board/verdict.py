@@ -16,7 +16,7 @@ def sentences(
     """Return what was delivered, why, and what would decide the rest."""
     cells = measured(analysis)
     if not cells:
-        return (_nothing(analysis),)
+        return _beside_timelines(analysis, judged) or (_nothing(analysis),)
     configuration = (run.launches[0] if run.launches else cells[0]).configuration
     own = [c for c in cells if c.configuration == configuration] or list(cells)
     configuration = own[0].configuration
@@ -27,6 +27,24 @@ def sentences(
         s
         for s in (_delivered(own, analysis), _causes(entries), _next(entries))
         if s is not None
+    )
+
+
+def _beside_timelines(analysis: Analysis, judged: Sequence[Regime]) -> tuple[str, ...]:
+    """Return what is told where load was driven for timelines alone."""
+    driven = [
+        c
+        for c in analysis.cells
+        if c.capture == "untraced" and c.n_requests > c.n_failed
+    ]
+    if not driven:
+        return ()
+    first = driven[0]
+    entries = [r for r in judged if r.entry.scope.configuration == first.configuration]
+    return (
+        "Nothing was measured but what timelines need; the board is of the load that"
+        f" was driven while nobody traced ({first.name}).",
+        _causes(entries),
     )
 
 

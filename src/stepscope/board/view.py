@@ -218,7 +218,13 @@ def _named(snapshot: MetricsSnapshot, names: Iterable[str]) -> list[float]:
 
 
 def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
-    """Return a view of every cell that is a measurement, in the analysis' order."""
+    """Return a view of every cell that is a measurement, in the analysis' order.
+
+    Of a configuration that was started for timelines alone, the load that was driven
+    on it while nobody traced takes their place.
+    """
+    read = [r for r in analysis.cells if r.n_requests > r.n_failed]
+    told = {r.configuration for r in read if not r.warm_up}
     cells = {cell.name: cell for cell in run.cells}
     launches = {launch.name: launch for launch in run.launches}
     pairs = pairs_of(run, analysis)
@@ -232,6 +238,7 @@ def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
             launch=launches.get(result.launch),
             pairs=pairs,
         )
-        for result in analysis.cells
-        if not result.warm_up and result.n_requests > result.n_failed
+        for result in read
+        if not result.warm_up
+        or (result.capture == "untraced" and result.configuration not in told)
     )

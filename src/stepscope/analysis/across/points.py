@@ -1,7 +1,9 @@
 """Which cells may be read together: the same configuration, session and workload."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from stepscope.analysis.cell.loop_rules import DRAIN_SHARE, drain_share
 from stepscope.analysis.records import CellResult
@@ -58,6 +60,22 @@ def readable(cells: Iterable[CellResult]) -> list[CellResult]:
         for cell in cells
         if cell.valid and not cell.warm_up and 20 * cell.n_failed <= cell.n_requests
     ]
+
+
+def readable_or_untraced(cells: Sequence[CellResult]) -> list[CellResult]:
+    """Return readable cells, and of a configuration without any its untraced load.
+
+    That was driven for a timeline: too short to be a measurement, yet a step's time
+    stands.
+    """
+    found = readable(cells)
+    told = {cell.configuration for cell in found}
+    spare = [
+        msgspec.structs.replace(cell, warm_up=False)
+        for cell in cells
+        if cell.capture == "untraced" and cell.configuration not in told
+    ]
+    return found + readable(spare)
 
 
 def in_step(cell: CellResult) -> float:

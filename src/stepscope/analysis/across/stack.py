@@ -5,7 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepscope.analysis.across.points import readable, tokens_a_step, whole_waves
+from stepscope.analysis.across.points import (
+    readable_or_untraced,
+    tokens_a_step,
+    whole_waves,
+)
 from stepscope.analysis.across.records import (
     FloorPoint,
     StackPart,
@@ -40,7 +44,7 @@ def token_stacks(
         leave_out: Names of further cells to leave out where others repeat them.
     """
     rows: dict[tuple[str, int], list[CellResult]] = defaultdict(list)
-    for cell in readable(cells):
+    for cell in readable_or_untraced(cells):
         if cell.concurrency and cell.tpot_ms.mean is not None:
             rows[cell.configuration, cell.concurrency].append(cell)
     stacks = []

@@ -56,8 +56,14 @@ _GAPS = Part(
 def timeline_wanted(view: CellView) -> str:
     """Say which timeline would decide: one that the run holds, or a new one."""
     concurrency = view.result.concurrency if view.result is not None else None
+    others = {
+        launch.name
+        for launch in view.run.launches
+        if launch.configuration != view.configuration
+    }
     for trace in view.run.traces:
-        if concurrency is not None and trace.concurrency == concurrency:
+        own = trace.launch not in others
+        if own and concurrency is not None and trace.concurrency == concurrency:
             return (
                 "A kernel timeline: the run holds one, and it does not decide;"
                 f" stepscope trace {trace.path}"

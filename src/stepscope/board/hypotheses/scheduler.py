@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepscope.board.hypotheses.launching import idle_rule
+from stepscope.board.hypotheses.launching import idle_rule, timeline_wanted
 from stepscope.board.opinion import (
     AT_MOST_PCT,
     Hypothesis,
@@ -89,11 +89,14 @@ def _would_decide(view: CellView) -> str:
             " and computing (perf record -g -p PID during a cell); stepscope has no"
             " such measurement for a CPU engine."
         )
-    return (
-        "GPU busy time beside the engine's step period: a timeline of this cell"
-        ' (capture = ["trace"] in the recipe; stepscope run); CPU of the engine-core'
-        " process and --enable-logging-iteration-details for the same cell."
-    )
+    missing = ""
+    result = view.result
+    if result is None or result.engine_step_ms is None:
+        missing = (
+            "; --enable-logging-iteration-details for the same cell, for the engine's"
+            " step period beside it"
+        )
+    return f"{timeline_wanted(view)}{missing}."
 
 
 _STEP_BOUNDARY = Part(

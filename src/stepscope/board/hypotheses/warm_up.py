@@ -70,7 +70,10 @@ def _repeats_agree(view: CellView) -> Opinion | None:
 def _n_blocks(view: CellView) -> int:
     """Return the warm-up blocks of the cell's launch."""
     return sum(
-        cell.warm_up and view.launch is not None and cell.launch == view.launch.name
+        cell.warm_up
+        and cell.capture is None
+        and view.launch is not None
+        and cell.launch == view.launch.name
         for cell in view.run.cells
     )
 
