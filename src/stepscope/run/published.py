@@ -48,7 +48,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         status: What the source concludes about it.
         by: What it concludes from, in few words.
         effect_pct: Change of ``metric``, percent.
-        metric: ``output_tokens_per_s``, ``tpot_ms`` or ``ttft_ms``.
+        metric: ``output_tokens_per_s`` (also None), ``tpot_ms`` or ``ttft_ms``.
         against: The configuration that it is compared with.
         reading: A name of ``board.published.readings.READINGS``.
         considered: Hypotheses that the source weighed.

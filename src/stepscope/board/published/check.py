@@ -12,6 +12,9 @@ from stepscope.findings import Finding, Severity
 from stepscope.run.published import Claim
 from stepscope.run.run import Run
 
+#: Where the board leaves nothing open.
+_DECIDED = ("supported", "ruled-out")
+
 
 def check_claims(
     run: Run, analysis: Analysis, entries: Sequence[BoardEntry]
@@ -85,6 +88,10 @@ def _verdict(claim: Claim, entries: Sequence[BoardEntry]) -> Finding:
     if own and all(entry.status == claim.status for entry in own):
         return _say(claim, "claim-holds", f"the board says {claim.status} too")
     found = ", ".join(dict.fromkeys(entry.status for entry in own)) or "nothing"
+    if own and all(e.status in _DECIDED and e.status != claim.status for e in own):
+        return _say(
+            claim, "claim-differs", f"on this evidence {claim.hypothesis} is {found}"
+        )
     decide = " ".join(
         dict.fromkeys(entry.would_decide for entry in own if entry.would_decide)
     )
@@ -108,6 +115,8 @@ def _covers(entry: BoardEntry, claim: Claim) -> bool:
 
 
 def _effect(claim: Claim, analysis: Analysis) -> Finding:
+    if claim.configuration is None or claim.effect_pct is None:
+        return _say(claim, "claim-unchecked", "it names no configuration")
     found = next((c for c in analysis.comparisons if _about(c, claim)), None)
     hint = "Take at least three launches of each in the order A B B A."
     if found is None:
@@ -117,16 +126,16 @@ def _effect(claim: Claim, analysis: Analysis) -> Finding:
             "the two were never measured in one session, so they are not compared",
             hint,
         )
-    if found.verdict == "undetermined":
-        return _say(
-            claim,
-            "claim-not-shown",
-            f"undetermined: {found.n_a} run against {found.n_b} has no interval"
-            if found.ci95_pct is None
-            else "undetermined: the interval holds zero",
-            hint,
-        )
-    return _say(claim, "claim-holds", f"here it is {found.verdict}")
+    if found.ci95_pct is None:
+        why = f"undetermined: {found.n_a} run against {found.n_b} has no interval"
+        return _say(claim, "claim-not-shown", why, hint)
+    low, high = found.ci95_pct
+    here = f"{found.verdict}, 95 % interval {low:+.1f} to {high:+.1f} %"
+    if not low <= claim.effect_pct <= high:
+        return _say(claim, "claim-differs", f"here it is {here}")
+    if found.verdict in ("faster", "slower"):
+        return _say(claim, "claim-holds", f"here it is {here}")
+    return _say(claim, "claim-not-shown", f"no difference is shown here: {here}", hint)
 
 
 def _about(found: Comparison, claim: Claim) -> bool:
@@ -134,7 +143,7 @@ def _about(found: Comparison, claim: Claim) -> bool:
         found.b == claim.configuration
         and claim.against in (None, found.a)
         and claim.concurrency == found.concurrency
-        and claim.metric in (None, found.metric)
+        and (claim.metric or "output_tokens_per_s") == found.metric
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from stepscope.analysis.across.records import FloorPoint
+from stepscope.analysis.across.traces import decode_step_ms
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.errors import StepscopeError
 from stepscope.physics.blocks import KvRules
@@ -178,10 +179,11 @@ def _idle_pct(_run: Run, analysis: Analysis, claim: Claim) -> Own | None:
 
 def _decode_step(_run: Run, analysis: Analysis, claim: Claim) -> Own | None:
     cell = _result(analysis, claim)
-    if cell is None:
+    if cell is None or not cell.valid:
         return None
-    if cell.engine_step_ms is not None:
-        return Own(cell.engine_step_ms, cell.engine_step_ms, "period of the engine")
+    step = decode_step_ms(cell)
+    if step is not None and step[1] != "TPOT":
+        return Own(step[0], step[0], f"{step[1]} of {cell.name}")
     tpot, ttft = cell.tpot_ms.mean, cell.ttft_ms.mean
     if tpot is None or ttft is None or not cell.output_tokens:
         return None
