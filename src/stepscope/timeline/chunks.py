@@ -53,10 +53,11 @@ class Chunks:
         ordered: Ints = self.taken(name)[order]
         return ordered
 
-    def instants(self, name: str, order: Order, base_ns: int) -> I64:
+    def instants(self, name: str, order: Order, base_ns: int = 0) -> I64:
         """Return a column of stamps in ``order``, moved by ``base_ns``."""
         values: I64 = self.taken(name).astype(np.int64, copy=False)[order]
-        values += base_ns
+        if base_ns:
+            values += base_ns
         return values
 
     def order(self, name: str) -> Order:

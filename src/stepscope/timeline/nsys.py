@@ -3,6 +3,7 @@
 import itertools
 import re
 import sqlite3
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import quote
@@ -10,6 +11,7 @@ from urllib.parse import quote
 import numpy as np
 
 from stepscope.errors import ArchiveError
+from stepscope.timeline.chunks import Chunks
 from stepscope.timeline.columns import (
     I64,
     KERNEL,
@@ -18,6 +20,7 @@ from stepscope.timeline.columns import (
     Boxes,
     Calls,
     HostSpans,
+    Ints,
     Ops,
     Trace,
     int_column,
@@ -29,28 +32,48 @@ _TABLES = (
     ("CUPTI_ACTIVITY_KIND_MEMCPY", MEMCPY, "Memcpy"),
     ("CUPTI_ACTIVITY_KIND_MEMSET", MEMSET, "Memset"),
 )
-_ROWS = 20_000
+#: Rows that are Python integers at one time; more leave the processor's cache.
+_ROWS = 2_000
 _Rows = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
 class _Names:
-    """Interned names. nsys keeps its own string table, which ids are looked up in."""
+    """Interned names; of nsys' own string table only those that are asked for."""
 
-    def __init__(self, strings: dict[int, str]) -> None:
-        self._strings = strings
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
         self._ids: dict[str, int] = {}
 
     def of(self, text: str) -> int:
         return self._ids.setdefault(text, len(self._ids))
 
-    def of_ids(self, string_ids: I64, otherwise: str) -> I64:
-        """Return the numbers of many strings, each looked up once; -1: no string."""
-        known, at = np.unique(string_ids, return_inverse=True)
-        texts = [self._strings.get(i, otherwise) for i in known.tolist()]
-        return int_column([self.of(text) for text in texts])[at]
+    def of_ids(self, string_ids: list[int], otherwise: str) -> Ints:
+        """Return the numbers of string ids, ``otherwise`` where there is no string."""
+        wanted = set(string_ids)
+        rows = self._db.execute("SELECT id, value FROM StringIds")
+        texts = {key: text for key, text in rows if key in wanted}
+        number = {i: self.of(texts.get(i, otherwise)) for i in sorted(wanted)}
+        return np.array([number[i] for i in string_ids], dtype=np.int32)
 
     def all(self) -> tuple[str, ...]:
         return tuple(self._ids)
+
+
+class _StringIds:
+    """The string ids of one table, numbered as they come so that a column is narrow."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, int] = {}
+
+    def numbers(self, string_ids: I64) -> Ints:
+        each, at = np.unique(string_ids, return_inverse=True)
+        known = self._known
+        numbers = [known.setdefault(i, len(known)) for i in each.tolist()]
+        return np.array(numbers, dtype=np.int32)[at]
+
+    def named(self, numbers: Ints, names: _Names, otherwise: str) -> Ints:
+        found: Ints = names.of_ids(list(self._known), otherwise)[numbers]
+        return found
 
 
 def load_nsys(path: Path) -> list[Trace]:
@@ -80,24 +103,23 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
     }
     if "StringIds" not in tables:
         raise ArchiveError(str(path), "no StringIds table", "expected an nsys export")
-    names = _Names(dict(db.execute("SELECT id, value FROM StringIds")))
-    rows = _device_rows(db, tables, names)
+    names = _Names(db)
+    ops, device, n_bad = _ops(db, tables, names)
+    each = np.unique(device).tolist()
+    parts = [ops] if len(each) < 2 else [ops.take(device == d) for d in each]
+    del ops, device
     calls = _calls(db, tables, names)
     spans = _spans(db, tables, names)
     graph_records = _count(db, tables, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
     if not graph_records and _graph_mode(db, tables):
         graph_records = int(calls.is_graph.sum())
     boxes = _graph_boxes(db, tables, names)
-    good = (rows[:, 1] >= rows[:, 0]) & (rows[:, 1] > 0)
-    n_bad = int((~good).sum())
-    rows = rows if n_bad == 0 else rows[good]
-    devices = np.unique(rows[:, 7])
     return [
         Trace(
             path=str(path),
-            rank=int(device) if len(devices) > 1 else None,
+            rank=each[i] if len(each) > 1 else None,
             names=names.all(),
-            ops=_ops(rows[rows[:, 7] == device]),
+            ops=mine,
             calls=calls,
             spans=spans,
             resolution_ns=1,
@@ -105,7 +127,7 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
             n_zero_stamps=n_bad,
             graph_boxes=boxes,
         )
-        for device in (devices if len(devices) else [0])
+        for i, mine in enumerate(parts)
     ]
 
 
@@ -135,21 +157,21 @@ def _graph_boxes(db: sqlite3.Connection, tables: set[str], names: _Names) -> Box
     table = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
     if table not in tables:
         return no_boxes()
-    rows = _whole(db, f"SELECT start, end FROM {table} ORDER BY start", 2)  # noqa: S608  # a literal of this module
-    name = np.full(len(rows), names.of("graph"), dtype=np.int64)
-    return Boxes(start_ns=rows[:, 0], end_ns=rows[:, 1], name=name)
+    rows = Chunks()
+    for batch in _batches(db, f"SELECT start, end FROM {table} ORDER BY start", 2):  # noqa: S608  # a literal of this module
+        rows.add(start=batch[:, 0], end=batch[:, 1])
+    start = rows.taken("start")
+    name = np.full(len(start), names.of("graph"), dtype=np.int32)
+    return Boxes(start_ns=start, end_ns=rows.taken("end"), name=name)
 
 
-def _whole(db: sqlite3.Connection, query: str, width: int) -> _Rows:
-    """Return the integers of a query as int64[n, width], a batch at a time."""
+def _batches(db: sqlite3.Connection, query: str, width: int) -> Iterator[_Rows]:
+    """Yield the integers of a query as int64[n, width]."""
     cursor = db.execute(query)
-    parts = []
     while batch := cursor.fetchmany(_ROWS):
         flat = itertools.chain.from_iterable(batch)
-        parts.append(np.fromiter(flat, dtype=np.int64, count=width * len(batch)))
-    if not parts:
-        return np.empty((0, width), dtype=np.int64)
-    return np.concatenate(parts).reshape(-1, width)
+        column = np.fromiter(flat, dtype=np.int64, count=width * len(batch))
+        yield column.reshape(-1, width)
 
 
 def _or(columns: set[str], name: str, otherwise: str) -> str:
@@ -157,9 +179,12 @@ def _or(columns: set[str], name: str, otherwise: str) -> str:
     return f"coalesce({name}, {otherwise})" if name in columns else otherwise
 
 
-def _device_rows(db: sqlite3.Connection, tables: set[str], names: _Names) -> _Rows:
-    """Return start, end, stream, correlation, node, name, kind, device, by start."""
-    parts = [np.empty((0, 8), dtype=np.int64)]
+def _ops(
+    db: sqlite3.Connection, tables: set[str], names: _Names
+) -> tuple[Ops, Ints, int]:
+    """Return operations by start, the device of each, and how many had no stamps."""
+    found = Chunks()
+    n_bad = 0
     for table, kind, label in _TABLES:
         if table not in tables:
             continue
@@ -174,20 +199,38 @@ def _device_rows(db: sqlite3.Connection, tables: set[str], names: _Names) -> _Ro
             "coalesce(deviceId, 0)",
         )
         query = f"SELECT {', '.join(wanted)} FROM {table} WHERE end IS NOT NULL"  # noqa: S608  # literals of this module
-        rows = _whole(db, query, 8)
-        rows[:, 3] = _correlation(rows[:, 6], rows[:, 3])
-        rows[:, 5] = names.of_ids(rows[:, 5], label)
-        rows[:, 6] = kind
-        parts.append(rows)
-    return _by_start(np.concatenate(parts))
+        rows, strings = Chunks(), _StringIds()
+        for batch in _batches(db, query, 8):
+            numbers = strings.numbers(batch[:, 5])
+            good = (batch[:, 1] >= batch[:, 0]) & (batch[:, 1] > 0)
+            n_bad += int((~good).sum())
+            _add_ops(rows, batch[good], numbers[good], kind)
+        name = strings.named(rows.taken("name"), names, label)
+        found.add(name=name, **{c: rows.taken(c) for c in list(rows.columns)})
+    order = found.order("start")
+    ops = Ops(
+        start_ns=found.instants("start", order),
+        end_ns=found.instants("end", order),
+        stream=found.taken("stream")[order],
+        correlation=found.taken("correlation")[order],
+        graph_node=found.taken("node")[order],
+        name=found.taken("name")[order],
+        kind=found.taken("kind")[order],
+    )
+    return ops, found.spread("device", order), n_bad
 
 
-def _by_start(rows: _Rows) -> _Rows:
-    """Sort here: without an index SQLite takes three times as long."""
-    start = rows[:, 0]
-    if bool((start[1:] >= start[:-1]).all()):
-        return rows
-    return rows[np.argsort(start, kind="stable")]
+def _add_ops(rows: Chunks, batch: _Rows, numbers: Ints, kind: int) -> None:
+    rows.add(
+        start=batch[:, 0],
+        end=batch[:, 1],
+        stream=batch[:, 2],
+        correlation=_correlation(batch[:, 6], batch[:, 3]),
+        node=batch[:, 4],
+        name=numbers,
+        kind=np.full(len(batch), kind, dtype=np.int8),
+        device=batch[:, 7],
+    )
 
 
 def _correlation(process: I64, correlation: I64) -> I64:
@@ -200,43 +243,44 @@ def _correlation(process: I64, correlation: I64) -> I64:
     return np.where(correlation < 0, -1, unique)
 
 
-def _ops(rows: _Rows) -> Ops:
-    return Ops(
-        start_ns=rows[:, 0].copy(),
-        end_ns=rows[:, 1].copy(),
-        stream=rows[:, 2].copy(),
-        correlation=rows[:, 3].copy(),
-        graph_node=rows[:, 4].copy(),
-        name=rows[:, 5].copy(),
-        kind=rows[:, 6].copy(),
-    )
-
-
 def _calls(db: sqlite3.Connection, tables: set[str], names: _Names) -> Calls:
-    rows = np.empty((0, 5), dtype=np.int64)
+    rows, strings = Chunks(), _StringIds()
     if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
         query = (
             "SELECT start, end, coalesce(correlationId, -1), coalesce(nameId, -1),"
             " coalesce(globalTid, 0) FROM CUPTI_ACTIVITY_KIND_RUNTIME"
             " WHERE end IS NOT NULL"
         )
-        rows = _by_start(_whole(db, query, 5))
-    name = names.of_ids(rows[:, 3], "?")
+        for batch in _batches(db, query, 5):
+            rows.add(
+                start=batch[:, 0],
+                end=batch[:, 1],
+                correlation=_correlation(batch[:, 4], batch[:, 2]),
+                name=strings.numbers(batch[:, 3]),
+                thread=_low_24(batch[:, 4]),
+                process=_low_24(batch[:, 4] >> 24),
+            )
+    order = rows.order("start")
+    name = strings.named(rows.taken("name"), names, "?")[order]
     # "cudaGraphLaunch_v10000": nsys adds the API version.
     graph = [i for i, n in enumerate(names.all()) if re.match(r"cu\w*GraphLaunch", n)]
     return Calls(
-        start_ns=rows[:, 0].copy(),
-        end_ns=rows[:, 1].copy(),
-        correlation=_correlation(rows[:, 4], rows[:, 2]),
+        start_ns=rows.instants("start", order),
+        end_ns=rows.instants("end", order),
+        correlation=rows.taken("correlation")[order],
         name=name,
-        thread=rows[:, 4] & 0xFFFFFF,
+        thread=rows.taken("thread")[order],
         is_graph=np.isin(name, int_column(graph)),
-        process=rows[:, 4] >> 24 & 0xFFFFFF,
+        process=rows.taken("process")[order],
     )
 
 
+def _low_24(ids: I64) -> Ints:
+    return (ids & 0xFFFFFF).astype(np.int32)
+
+
 def _spans(db: sqlite3.Connection, tables: set[str], names: _Names) -> HostSpans:
-    rows = np.empty((0, 4), dtype=np.int64)
+    rows, strings = Chunks(), _StringIds()
     if "NVTX_EVENTS" in tables:
         # A range carries its text, or an id of the string table; texts get ids
         # below -1 on their way out of SQLite, so that only integers come out.
@@ -248,14 +292,25 @@ def _spans(db: sqlite3.Connection, tables: set[str], names: _Names) -> HostSpans
             f"SELECT start, end, {text}, coalesce(globalTid, 0) FROM NVTX_EVENTS"  # noqa: S608  # a literal above
             " WHERE end IS NOT NULL"
         )
-        rows = _by_start(_whole(db, query, 4))
-    own = rows[:, 2] < -1
-    name = np.where(own, -2 - rows[:, 2], 0)
-    name[~own] = names.of_ids(rows[~own, 2], "?")
+        for batch in _batches(db, query, 4):
+            name = batch[:, 2]
+            own = name < -1
+            name[~own] = strings.numbers(name[~own])
+            rows.add(
+                start=batch[:, 0],
+                end=batch[:, 1],
+                name=name.astype(np.int32),
+                thread=_low_24(batch[:, 3]),
+            )
+    order = rows.order("start")
+    name = rows.taken("name")[order]
+    own = name < 0
+    name[~own] = strings.named(name[~own], names, "?")
+    name[own] = -2 - name[own]
     return HostSpans(
-        start_ns=rows[:, 0].copy(),
-        end_ns=rows[:, 1].copy(),
+        start_ns=rows.instants("start", order),
+        end_ns=rows.instants("end", order),
         name=name,
-        thread=rows[:, 3] & 0xFFFFFF,
-        is_annotation=np.ones(len(rows), dtype=np.bool_),
+        thread=rows.taken("thread")[order],
+        is_annotation=np.ones(len(name), dtype=np.bool_),
     )
