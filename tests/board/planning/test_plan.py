@@ -1,5 +1,6 @@
 """What is recommended for real runs, and never twice."""
 
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -306,6 +307,29 @@ def test_two_sizes_ask_for_more_so_that_there_is_a_step_model(sweep: Judged) -> 
     assert document.recipe is not None
     recipe = load_recipe(document.recipe, "next")
     assert len(recipe.sweep.concurrency) >= 4
+
+
+def test_sizes_at_which_requests_would_only_wait_are_not_offered() -> None:
+    path = Path(__file__).parents[2] / "data" / "imports" / "small" / "import.toml"
+    run = load_foreign(path)
+    analysis = analyze(run)
+    largest = max(c.concurrency or 0 for c in analysis.cells)
+    held = [
+        msgspec.structs.replace(
+            c, mean_in_flight=float(largest), sequences_per_step=largest / 2
+        )
+        if c.concurrency == largest
+        else c
+        for c in analysis.cells
+    ]
+    analysis = msgspec.structs.replace(analysis, cells=tuple(held))
+    document = planned(Judged(run, analysis, judge(run, analysis)))
+    asked = [
+        int(n)
+        for offer in by_id(document, "sizes")
+        for n in re.findall(r"\d+", offer.title)
+    ]
+    assert all(n <= largest / 2 for n in asked)
 
 
 def compared(judged: Judged, runs_needed: int | None) -> PlanDocument:

@@ -134,4 +134,5 @@ def test_sizes_go_into_the_widest_gaps() -> None:
     assert next_sizes(nothing, (1, 2, 4, 64)) == (3, 16)
     assert next_sizes(nothing, (8, 16)) == (11, 32)
     assert next_sizes(nothing, ()) == ()
-    assert next_sizes(nothing, (8, 16), most=16) == (11,)
+    assert next_sizes(nothing, (8, 16), most=16) == (4, 11)
+    assert next_sizes(nothing, (64, 256), most=96) == (16, 32)

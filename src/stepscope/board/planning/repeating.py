@@ -29,6 +29,8 @@ _AGAIN = frozenset(
      "warmup-not-converged", "bimodal-ttft", "ttft-not-monotone", *_LONGER}
 )  # fmt: skip
 _REPEATS = 3
+#: A step with less than this share of what is in flight leaves requests waiting.
+_FULL = 0.9
 _MOST_RUNS = 20
 _PAIR = re.compile(r"^(\S+) against (\S+):")
 
@@ -108,7 +110,7 @@ def more_sizes(facts: Facts) -> Iterator[Offer]:
     dp = max(facts.run.layout.dp, 1)
     launches = facts.run.launches
     limit = batch_limit(facts.run, launches[0] if launches else None)
-    most = math.inf if limit is None else limit.sequences
+    most = min(math.inf if limit is None else limit.sequences, _held_back(facts))
     sizes = next_sizes(facts.analysis, facts.history.sizes, dp=dp, most=most)
     if decides and sizes:
         every = {**once(facts.history.sizes), **dict.fromkeys(sizes, 2)}
@@ -120,6 +122,18 @@ def more_sizes(facts: Facts) -> Iterator[Offer]:
             decides=decides,
             needs=Draft(repeats=every, configurations=facts.others(decides)),
         )
+
+
+def _held_back(facts: Facts) -> float:
+    """Return the sequences that a step was seen to hold at most; more would queue."""
+    seen = (
+        cell.sequences_per_step
+        for cell in facts.analysis.cells
+        if cell.sequences_per_step is not None
+        and cell.mean_in_flight is not None
+        and cell.sequences_per_step < _FULL * cell.mean_in_flight
+    )
+    return min(seen, default=math.inf)
 
 
 def launches(facts: Facts) -> Iterator[Offer]:

@@ -26,8 +26,9 @@ def next_sizes(
     """Return up to two concurrencies that would teach the step models most.
 
     Where a model was fitted, those that narrow its weakest number; otherwise the
-    middle of the widest gaps on a log scale, and beyond the largest size where fewer
-    than three were measured. None above ``most``, where requests would queue.
+    middle of the widest gaps on a log scale, and where fewer than three were measured
+    beyond the largest size, else below the smallest. None above ``most``, where
+    requests would queue.
     """
     if not sizes:
         return ()
@@ -38,6 +39,6 @@ def next_sizes(
         middles = [(gap, float(np.sqrt(a * b))) for gap, a, b in gaps]
         found = [round(middle) for gap, middle in middles if gap >= _LEAST_GAP]
         if len(sizes) < _LEAST_SIZES:
-            found += [2 * sizes[-1], 4 * sizes[-1]]
-        found = [c for c in found if c not in sizes and c <= most]
+            found += [2 * sizes[-1], 4 * sizes[-1], sizes[0] // 2, sizes[0] // 4]
+        found = [c for c in found if c not in sizes and 1 <= c <= most]
     return tuple(sorted(dict.fromkeys(found[:_HOW_MANY])))
