@@ -1,7 +1,7 @@
 """A trace in memory: numpy columns, names interned."""
 
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -127,6 +127,50 @@ class Boxes:
             end_ns=self.end_ns[index],
             name=self.name[index],
         )
+
+
+_Table = TypeVar("_Table", Calls, HostSpans)
+
+
+def rows_of_each(tables: list[_Table], chosen: list[Bool]) -> list[_Table]:
+    """Return the chosen rows of each table, a column at a time.
+
+    Args:
+        tables: Of one kind; emptied, so that no more than one column is held twice.
+        chosen: For each table which of its rows.
+    """
+    kind = type(tables[0])
+    columns = {c.name: [getattr(t, c.name) for t in tables] for c in fields(kind)}
+    tables.clear()
+    parts: list[dict[str, Any]] = [{} for _ in chosen]
+    for name in list(columns):
+        each = columns.pop(name)
+        for i, rows in enumerate(chosen):
+            parts[i][name] = each[i][rows]
+        del each
+    return [kind(**part) for part in parts]
+
+
+def no_calls() -> Calls:
+    """Return none."""
+    none = np.empty(0, dtype=np.int64)
+    return Calls(
+        start_ns=none,
+        end_ns=none,
+        correlation=none,
+        name=none,
+        thread=none,
+        is_graph=none == 0,
+        process=none,
+    )
+
+
+def no_spans() -> HostSpans:
+    """Return none."""
+    none = np.empty(0, dtype=np.int64)
+    return HostSpans(
+        start_ns=none, end_ns=none, name=none, thread=none, is_annotation=none == 0
+    )
 
 
 def no_boxes() -> Boxes:

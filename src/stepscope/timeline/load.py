@@ -10,7 +10,14 @@ import numpy as np
 
 from stepscope.errors import ArchiveError, RecipeError
 from stepscope.timeline.cache import entry_of, keep, kept
-from stepscope.timeline.columns import Trace, member
+from stepscope.timeline.columns import (
+    Bool,
+    Trace,
+    member,
+    no_calls,
+    no_spans,
+    rows_of_each,
+)
 from stepscope.timeline.kineto import load_kineto
 from stepscope.timeline.nsys import load_nsys
 
@@ -109,23 +116,43 @@ def each_its_own(traces: list[Trace]) -> list[Trace]:
 
     A call that launched something on another device is that device's. A process or a
     thread whose every answered call is another device's is that device's too.
+
+    Args:
+        traces: All traces of one file; emptied, so that no column is held twice.
     """
     if len(traces) < 2:
         return traces
-    found = []
-    for trace in traces:
-        mine = member(trace.calls.correlation, trace.ops.correlation)
-        mine &= trace.calls.correlation >= 0
-        other = np.zeros(len(trace.calls), dtype=np.bool_)
-        for stranger in traces:
-            if stranger is not trace:
-                other |= member(trace.calls.correlation, stranger.ops.correlation)
-        other &= ~mine & (trace.calls.correlation >= 0)
-        for key in (trace.calls.process, trace.calls.thread):
-            foreign = np.setdiff1d(key[other], key[mine])
-            other |= np.isin(key, foreign)
-        calls = trace.calls.take(~other)
-        threads = np.setdiff1d(trace.calls.thread[other], calls.thread)
-        spans = trace.spans.take(~np.isin(trace.spans.thread, threads))
-        found.append(replace(trace, calls=calls, spans=spans))
-    return found
+    kept_calls = [~_others_calls(trace, traces) for trace in traces]
+    kept_spans = list(map(_kept_spans, traces, kept_calls))
+    bare = [replace(t, calls=no_calls(), spans=no_spans()) for t in traces]
+    calls = [trace.calls for trace in traces]
+    spans = [trace.spans for trace in traces]
+    traces.clear()
+    calls = rows_of_each(calls, kept_calls)
+    spans = rows_of_each(spans, kept_spans)
+    return [
+        replace(trace, calls=c, spans=s)
+        for trace, c, s in zip(bare, calls, spans, strict=True)
+    ]
+
+
+def _kept_spans(trace: Trace, kept_calls: Bool) -> Bool:
+    thread = trace.calls.thread
+    left = np.setdiff1d(thread[~kept_calls], thread[kept_calls])
+    # Threads are few: one comparison each needs less memory than numpy's table.
+    return ~np.isin(trace.spans.thread, left, kind="sort")
+
+
+def _others_calls(trace: Trace, traces: list[Trace]) -> Bool:
+    """Return which calls of a trace belong to another one of its file."""
+    ids = trace.calls.correlation
+    mine = member(ids, trace.ops.correlation) & (ids >= 0)
+    other = np.zeros(len(trace.calls), dtype=np.bool_)
+    for stranger in traces:
+        if stranger is not trace:
+            other |= member(ids, stranger.ops.correlation)
+    other &= ~mine & (ids >= 0)
+    for key in (trace.calls.process, trace.calls.thread):
+        foreign = np.setdiff1d(key[other], key[mine])
+        other |= np.isin(key, foreign)
+    return other

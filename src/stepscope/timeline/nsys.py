@@ -5,7 +5,9 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import fields
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import numpy as np
@@ -47,33 +49,39 @@ class _Names:
     def of(self, text: str) -> int:
         return self._ids.setdefault(text, len(self._ids))
 
-    def of_ids(self, string_ids: list[int], otherwise: str) -> Ints:
+    def of_ids(self, string_ids: list[int], otherwise: str) -> list[int]:
         """Return the numbers of string ids, ``otherwise`` where there is no string."""
         wanted = set(string_ids)
         rows = self._db.execute("SELECT id, value FROM StringIds")
         texts = {key: text for key, text in rows if key in wanted}
         number = {i: self.of(texts.get(i, otherwise)) for i in sorted(wanted)}
-        return np.array([number[i] for i in string_ids], dtype=np.int32)
+        return [number[i] for i in string_ids]
 
     def all(self) -> tuple[str, ...]:
         return tuple(self._ids)
 
 
 class _StringIds:
-    """The string ids of one table, numbered as they come so that a column is narrow."""
+    """String ids numbered as they come, so that a column of them is narrow.
+
+    Tables that share a column follow each other; ``closed`` ends one.
+    """
 
     def __init__(self) -> None:
-        self._known: dict[int, int] = {}
+        self._open: dict[int, int] = {}
+        self._closed: list[int] = []
 
     def numbers(self, string_ids: I64) -> Ints:
         each, at = np.unique(string_ids, return_inverse=True)
-        known = self._known
-        numbers = [known.setdefault(i, len(known)) for i in each.tolist()]
+        known, before = self._open, len(self._closed)
+        numbers = [known.setdefault(i, before + len(known)) for i in each.tolist()]
         return np.array(numbers, dtype=np.int32)[at]
 
-    def named(self, numbers: Ints, names: _Names, otherwise: str) -> Ints:
-        found: Ints = names.of_ids(list(self._known), otherwise)[numbers]
-        return found
+    def closed(self, names: _Names, otherwise: str) -> Ints:
+        """Return for each number so far that of its name."""
+        self._closed += names.of_ids(list(self._open), otherwise)
+        self._open = {}
+        return np.array(self._closed, dtype=np.int32)
 
 
 def load_nsys(path: Path) -> list[Trace]:
@@ -89,6 +97,8 @@ def load_nsys(path: Path) -> list[Trace]:
     where = f"file:{quote(str(path))}?mode=ro&immutable=1"
     try:
         with closing(sqlite3.connect(where, uri=True)) as db:
+            # Every page is read once; SQLite would keep 2 MB of them.
+            db.execute("PRAGMA cache_size = -64")
             return _read(path, db)
     except (sqlite3.DatabaseError, OverflowError, TypeError) as error:
         raise ArchiveError(
@@ -104,10 +114,7 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
     if "StringIds" not in tables:
         raise ArchiveError(str(path), "no StringIds table", "expected an nsys export")
     names = _Names(db)
-    ops, device, n_bad = _ops(db, tables, names)
-    each = np.unique(device).tolist()
-    parts = [ops] if len(each) < 2 else [ops.take(device == d) for d in each]
-    del ops, device
+    ops, n_bad = _ops(db, tables, names)
     calls = _calls(db, tables, names)
     spans = _spans(db, tables, names)
     graph_records = _count(db, tables, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
@@ -117,7 +124,7 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
     return [
         Trace(
             path=str(path),
-            rank=each[i] if len(each) > 1 else None,
+            rank=device if len(ops) > 1 else None,
             names=names.all(),
             ops=mine,
             calls=calls,
@@ -127,7 +134,7 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
             n_zero_stamps=n_bad,
             graph_boxes=boxes,
         )
-        for i, mine in enumerate(parts)
+        for device, mine in ops.items()
     ]
 
 
@@ -181,9 +188,10 @@ def _or(columns: set[str], name: str, otherwise: str) -> str:
 
 def _ops(
     db: sqlite3.Connection, tables: set[str], names: _Names
-) -> tuple[Ops, Ints, int]:
-    """Return operations by start, the device of each, and how many had no stamps."""
-    found = Chunks()
+) -> tuple[dict[int, Ops], int]:
+    """Return each device's operations by start, and how many had no stamps."""
+    rows, strings = Chunks(), _StringIds()
+    name_of = np.empty(0, dtype=np.int32)
     n_bad = 0
     for table, kind, label in _TABLES:
         if table not in tables:
@@ -199,34 +207,33 @@ def _ops(
             "coalesce(deviceId, 0)",
         )
         query = f"SELECT {', '.join(wanted)} FROM {table} WHERE end IS NOT NULL"  # noqa: S608  # literals of this module
-        rows, strings = Chunks(), _StringIds()
         for batch in _batches(db, query, 8):
             numbers = strings.numbers(batch[:, 5])
             good = (batch[:, 1] >= batch[:, 0]) & (batch[:, 1] > 0)
             n_bad += int((~good).sum())
             _add_ops(rows, batch[good], numbers[good], kind)
-        name = strings.named(rows.taken("name"), names, label)
-        found.add(name=name, **{c: rows.taken(c) for c in list(rows.columns)})
-    order = found.order("start")
-    ops = Ops(
-        start_ns=found.instants("start", order),
-        end_ns=found.instants("end", order),
-        stream=found.taken("stream")[order],
-        correlation=found.taken("correlation")[order],
-        graph_node=found.taken("node")[order],
-        name=found.taken("name")[order],
-        kind=found.taken("kind")[order],
-    )
-    return ops, found.spread("device", order), n_bad
+        name_of = strings.closed(names, label)
+    order = rows.order("start_ns")
+    device = rows.taken("device")[order]
+    at = np.arange(len(device), dtype=np.int32)[order]
+    # Each device's rows at once, a column at a time: none is held twice.
+    picks = {int(d): at[device == d] for d in np.unique(device)} or {0: at}
+    columns: dict[int, dict[str, Any]] = {d: {} for d in picks}
+    for name in [c.name for c in fields(Ops)]:
+        column = rows.taken(name)
+        column = name_of[column] if name == "name" else column
+        for d, pick in picks.items():
+            columns[d][name] = column[pick]
+    return {d: Ops(**mine) for d, mine in columns.items()}, n_bad
 
 
 def _add_ops(rows: Chunks, batch: _Rows, numbers: Ints, kind: int) -> None:
     rows.add(
-        start=batch[:, 0],
-        end=batch[:, 1],
+        start_ns=batch[:, 0],
+        end_ns=batch[:, 1],
         stream=batch[:, 2],
         correlation=_correlation(batch[:, 6], batch[:, 3]),
-        node=batch[:, 4],
+        graph_node=batch[:, 4],
         name=numbers,
         kind=np.full(len(batch), kind, dtype=np.int8),
         device=batch[:, 7],
@@ -261,7 +268,7 @@ def _calls(db: sqlite3.Connection, tables: set[str], names: _Names) -> Calls:
                 process=_low_24(batch[:, 4] >> 24),
             )
     order = rows.order("start")
-    name = strings.named(rows.taken("name"), names, "?")[order]
+    name = strings.closed(names, "?")[rows.taken("name")[order]]
     # "cudaGraphLaunch_v10000": nsys adds the API version.
     graph = [i for i, n in enumerate(names.all()) if re.match(r"cu\w*GraphLaunch", n)]
     return Calls(
@@ -302,15 +309,16 @@ def _spans(db: sqlite3.Connection, tables: set[str], names: _Names) -> HostSpans
                 name=name.astype(np.int32),
                 thread=_low_24(batch[:, 3]),
             )
-    order = rows.order("start")
-    name = rows.taken("name")[order]
+    name = rows.taken("name")
     own = name < 0
-    name[~own] = strings.named(name[~own], names, "?")
+    name[~own] = strings.closed(names, "?")[name[~own]]
     name[own] = -2 - name[own]
+    del own
+    order = rows.order("start")
     return HostSpans(
         start_ns=rows.instants("start", order),
         end_ns=rows.instants("end", order),
-        name=name,
+        name=name[order],
         thread=rows.taken("thread")[order],
         is_annotation=np.ones(len(name), dtype=np.bool_),
     )
