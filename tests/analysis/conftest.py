@@ -168,11 +168,15 @@ def codes() -> Callable[[Analysis, str], list[str]]:
 @pytest.fixture(scope="session")
 def baseline() -> Analysis:
     """The real sweep of one H200."""
+    if not SHARED.exists():
+        pytest.skip("no real evidence beside the repository")
     return analyze(load_foreign(SHARED / "data/h200x1-qwen3moe-baseline/import.toml"))
 
 
 @pytest.fixture(scope="session")
 def details() -> Analysis:
     """The real sweep with one log line for each iteration."""
+    if not SHARED.exists():
+        pytest.skip("no real evidence beside the repository")
     path = SHARED / "data/h200x1-qwen3moe-iteration-details/import.toml"
     return analyze(load_foreign(path))

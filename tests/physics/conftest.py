@@ -25,4 +25,7 @@ def shape_of() -> ShapeOf:
 
 @pytest.fixture(scope="session")
 def shared() -> Path:
-    return Path(__file__).parents[2].parent / "shared"
+    shared = Path(__file__).parents[2].parent / "shared"
+    if not shared.exists():
+        pytest.skip("no real evidence beside the repository")
+    return shared
