@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number, repeats, span
+from stepscope.board.hypotheses.power import CLOCK_DROP
 from stepscope.board.regimes import Regime
 from stepscope.board.rules import RULES
 from stepscope.board.solid import measured
@@ -107,7 +108,12 @@ def _supported(regime: Regime) -> str:
     if entry.share_of_step_pct is not None:
         share = number(entry.share_of_step_pct)
         text += f" (at least {share} % of {RULES[entry.hypothesis].share_of})"
-    return text
+    drops = [
+        float(e.value)
+        for e in entry.evidence
+        if e.quantity == CLOCK_DROP and isinstance(e.value, float)
+    ]
+    return text + (f" (at most {number(max(drops))} % of the step)" if drops else "")
 
 
 def _next(entries: Sequence[Regime]) -> str | None:

@@ -127,19 +127,27 @@ def estimate(
         )
     most_minutes = sum(x.boot_s + x.most_load_s for x in launches) / 60
     minutes = sum(x.boot_s + x.load_s for x in launches) / 60
-    step = f"{fixed:g} ms" + (f" + {each:g} ms a sequence" if each else "")
     return Estimate(
         minutes=minutes,
         usd=None if cost is None else cost.usd_per_hour * minutes / 60,
         launches=tuple(launches),
         most_minutes=most_minutes,
         most_usd=None if cost is None else cost.usd_per_hour * most_minutes / 60,
-        assumptions=(
-            f"a boot takes {boot:g} s ({_origin(boot_s)})",
-            f"a decode step takes {step} ({_origin(step_ms)})",
-            f"{prefill:g} prompt tokens a second (guessed)",
-            f"{_CELL_S:g} s a cell besides its requests (guessed)",
-        ),
+        assumptions=_assumptions(engine, boot_s, step_ms),
+    )
+
+
+def _assumptions(
+    engine: Engine, boot_s: float | None, step_ms: float | None
+) -> tuple[str, ...]:
+    boot = _BOOT_S[engine] if boot_s is None else boot_s
+    fixed, each = _STEP_MS[engine] if step_ms is None else (step_ms, 0.0)
+    step = f"{fixed:g} ms" + (f" + {each:g} ms a sequence" if each else "")
+    return (
+        f"a boot takes {boot:g} s ({_origin(boot_s)})",
+        f"a decode step takes {step} ({_origin(step_ms)})",
+        f"{_PREFILL_PER_S[engine]:g} prompt tokens a second (guessed)",
+        f"{_CELL_S:g} s a cell besides its requests (guessed)",
     )
 
 

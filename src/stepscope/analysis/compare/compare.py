@@ -108,7 +108,6 @@ def compare(
                 families.append(family(ones, rows, shares))
                 found += comparisons(families[-1], rows, prices)
                 means += [m for m in [pooled(families[-1])] if m is not None]
-    rate = Rows(laid, deciding(laid))
     return Compared(
         a=a,
         bs=tuple(bs),
@@ -125,12 +124,20 @@ def compare(
             *unknown_sessions(families),
             *launch_findings(laid, found),
             *shared_baseline(found, a),
-            *left_out_findings(laid, a, bs),
-            *noisy(rate, tuple(laid.sessions)),
-            *order_findings(laid, rate, a, bs),
-            *answer_findings(laid, a, bs),
+            *_of_arms(laid, a, bs),
         ),
     )
+
+
+def _of_arms(laid: Table, a: str, bs: Sequence[str]) -> list[Finding]:
+    """Return findings on the arms themselves, whatever their differences came to."""
+    rate = Rows(laid, deciding(laid))
+    return [
+        *left_out_findings(laid, a, bs),
+        *noisy(rate, tuple(laid.sessions)),
+        *order_findings(laid, rate, a, bs),
+        *answer_findings(laid, a, bs),
+    ]
 
 
 def _share(ones: Sequence[Contrast]) -> float:

@@ -9,6 +9,8 @@ _LIMITS = frozenset(
     {"sw-power-cap", "hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}
 )
 _CLOCK_DROP_PCT = 2.0
+#: Its value is the most that the limit can take of a step, percent.
+CLOCK_DROP = "SM clock below its maximum"
 _FAR_FROM_CAP_PCT = 80.0
 
 
@@ -40,7 +42,7 @@ def _reasons(view: CellView) -> Opinion | None:
         return Opinion(status="standing", evidence=(item,))
     clock = seen(
         view,
-        "SM clock below its maximum",
+        CLOCK_DROP,
         drop,
         "%",
         "mean over the window; a step slows by at most this share",
@@ -83,7 +85,7 @@ def _headroom(view: CellView) -> Opinion | None:
     )
     if drop is None:
         return Opinion(status="standing", evidence=(item,))
-    clock = seen(view, "SM clock below its maximum", drop, "%", "mean over the window")
+    clock = seen(view, CLOCK_DROP, drop, "%", "mean over the window")
     calm = of_cap < _FAR_FROM_CAP_PCT and drop <= _CLOCK_DROP_PCT
     return Opinion(
         status="ruled-out" if calm else "standing",
