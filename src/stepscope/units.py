@@ -1,6 +1,5 @@
 """Scaling, done once on the way out. Inside: integer nanoseconds and bytes."""
 
-NS_PER_US = 1_000
 NS_PER_MS = 1_000_000
 NS_PER_S = 1_000_000_000
 BYTES_PER_MIB = 1 << 20

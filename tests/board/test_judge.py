@@ -680,6 +680,12 @@ class TestPrefill:
         )
         assert bench.entry("prefill", bench.run(), cell).status == "standing"
 
+    def test_few_steps_acquit_it_only_where_they_are_known_to_be_short(
+        self, bench: Bench
+    ) -> None:
+        cell = bench.result(prefill_share_of_steps=0.005, chunks_per_token=0.5)
+        assert bench.entry("prefill", bench.run(), cell).status == "standing"
+
     def test_ttft_alone_decides_nothing(self, bench: Bench) -> None:
         cell = bench.result(prefill_share_of_steps=None, decode_efficiency=0.3)
         assert bench.entry("prefill", bench.run(), cell).status == "standing"

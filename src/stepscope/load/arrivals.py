@@ -76,14 +76,6 @@ class Arrivals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 "ramp-up", "an exponential one from 0", "a first rate above 0"
             )
 
-    def mean_rate(self, n: int) -> float | None:
-        """Return the mean arrivals a second of ``n``; None for recorded ones."""
-        if self.kind == "recorded":
-            return None
-        if self.kind in ("constant", "gamma"):
-            return self.rate
-        return n / float((1.0 / self.rates(n)).sum())
-
     def rates(self, n: int) -> "npt.NDArray[np.float64]":
         """Return the rate at each request, float64[n]."""
         import numpy as np

@@ -16,7 +16,6 @@ from stepscope.report.figure import COLOURS, Figure
 from stepscope.report.inert import clipped, fit, fit_spec
 
 _SVG = "http://www.w3.org/2000/svg"
-_XLINK = "http://www.w3.org/1999/xlink"
 _KEPT_TAGS = frozenset(
     {"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "title", "desc",
      "defs", "clipPath", "linearGradient", "stop"}

@@ -39,11 +39,6 @@ class RankBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idle_by_cause: dict[str, float | None] = {}
     kernels: tuple[KernelTime, ...] = ()
 
-    @property
-    def busy_ms(self) -> float | None:
-        """Time of a step in which some operation ran on the device."""
-        return None if self.idle_ms is None else self.step_ms - self.idle_ms
-
 
 class StepBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The timelines of one capture, one a rank, read together.

@@ -27,11 +27,6 @@ class Fit:
     fitted: Floats
     n: int
 
-    @property
-    def rms_pct(self) -> float:
-        """Root mean square of the relative residuals, percent."""
-        return float(100 * np.sqrt(self.sse / self.n))
-
     def interval(self, i: int) -> tuple[float, float] | None:
         """Return the 95 % interval of one parameter."""
         if self.half is None:

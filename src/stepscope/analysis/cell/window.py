@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analysis.cell.columns import Bools, Columns
+from stepscope.analysis.cell.columns import Columns
 from stepscope.recipe.records import Workload
 
 #: From this many waves on, telemetry leaves out the first wave and the drain.
@@ -92,8 +92,3 @@ def telemetry_window(columns: Columns, span: Window, concurrency: int | None) ->
         return span
     inner = Window(int(columns.sent[concurrency]), int(columns.sent[-1]), span.slack_ns)
     return inner if inner.length_ns > 0 else span
-
-
-def first_wave(columns: Columns, concurrency: int | None) -> Bools:
-    """Return which requests belong to the first wave, bool[n]."""
-    return np.arange(columns.n) < (concurrency or 0)

@@ -34,7 +34,6 @@ _NAMES = {
 }
 _SIZE = re.compile(r"(?:K|V|KV) size: ((?:\d*\.)?\d+) GB")
 _TOKENS = re.compile(r"#tokens: (\d+)")
-_MODES = re.compile(r"Capture (?:\w+ )*?(decode|prefill|target_verify)?", re.IGNORECASE)
 
 
 def _args(state: State, here: Here, match: re.Match[str]) -> None:
@@ -181,10 +180,6 @@ def _attention(state: State, here: Here, match: re.Match[str]) -> None:
 
 def _retract(state: State, here: Here, match: re.Match[str]) -> None:
     state.event(here, "preemption")
-
-
-def _deprecated(state: State, here: Here, match: re.Match[str]) -> None:
-    state.event(here, "deprecated-flag")
 
 
 SGLANG_RULES = compiled(
