@@ -581,6 +581,21 @@ class TestKvCapacity:
         entry = bench.entry("kv-capacity", self.run(bench, None, 0.99, 12.0))
         assert entry.status == "supported"
 
+    def test_requests_that_wait_for_prefill_before_the_cache_is_full_do_not(
+        self, bench: Bench
+    ) -> None:
+        seen = [(0.3, 14.0), (0.6, 2.0), (0.8, 0.0), (0.97, 0.0), (0.97, 0.0)]
+        scrapes = tuple(
+            metrics(
+                40_000_000 + i * 100_000_000,
+                kv_cache_usage_perc=usage,
+                num_requests_waiting=waiting,
+            )
+            for i, (usage, waiting) in enumerate(seen)
+        )
+        run = bench.run(samples=Samples(metrics=scrapes))
+        assert bench.entry("kv-capacity", run).status == "standing"
+
     def test_preemptions_support_it(self, bench: Bench) -> None:
         assert (
             bench.entry("kv-capacity", self.run(bench, 3.0, 0.9)).status == "supported"

@@ -1,6 +1,6 @@
 """A cell with everything that bears on it, gathered once for all rules."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -174,12 +174,22 @@ class CellView:
 
     def gauge(self, *names: str) -> tuple[float, ...]:
         """Return a gauge inside the cell span: largest value of each snapshot."""
-        span = self.span_ns()
-        if span is None:
-            return ()
-        inside = (s for s in self.run.samples.metrics if span[0] <= s.at_ns <= span[1])
-        found = (_named(snapshot, names) for snapshot in inside)
+        found = (_named(snapshot, names) for snapshot in self._inside())
         return tuple(max(values) for values in found if values)
+
+    def gauges(
+        self, one: Sequence[str], other: Sequence[str]
+    ) -> tuple[tuple[float, float], ...]:
+        """Return two gauges as the snapshots inside the cell span hold them at once."""
+        found = ((_named(s, one), _named(s, other)) for s in self._inside())
+        return tuple((max(a), max(b)) for a, b in found if a and b)
+
+    def _inside(self) -> Iterator[MetricsSnapshot]:
+        span = self.span_ns()
+        if span is not None:
+            for snapshot in self.run.samples.metrics:
+                if span[0] <= snapshot.at_ns <= span[1]:
+                    yield snapshot
 
     def counter_delta(self, *names: str) -> float | None:
         """Return a counter's growth over the cell, all labels; None: not exposed."""

@@ -41,7 +41,11 @@ def _usage(view: CellView) -> Opinion | None:
     if len(usage) < 3:
         return None
     peak = 100 * max(usage)
-    waiting = view.gauge(*_WAITING)
+    # A wave that was just sent waits for its prefill, whatever room there is: only
+    # who waits while the cache is full counts.
+    waiting = [
+        n for used, n in view.gauges(_USAGE, _WAITING) if 100 * used >= _FULL_PCT
+    ]
     item = seen(
         view,
         "highest KV usage in the window",
@@ -60,7 +64,7 @@ def _usage(view: CellView) -> Opinion | None:
                     "most requests waiting",
                     float(max(waiting)),
                     "",
-                    "sent, and not yet let in",
+                    "sent and not yet let in, while the cache was full",
                 ),
             ),
         )
