@@ -64,3 +64,29 @@ def test_a_step_that_gives_several_tokens_lifts_the_ceiling_of_its_bytes_alone(
     plain, drafted = rates(1.0), rates(2.5)
     assert drafted["bandwidth"] == pytest.approx(2.5 * plain["bandwidth"])
     assert drafted["compute"] == plain["compute"]
+
+
+def test_a_cold_first_repeat_does_not_speak_for_its_row() -> None:
+    (one,) = [
+        c
+        for c in baseline().ceilings
+        if (c.concurrency, c.hypothesis) == (256, "bandwidth")
+    ]
+    rates = {c.name: c.output_tokens_per_s for c in baseline().cells}
+    assert one.output_tokens_per_s / one.times_measured == pytest.approx(
+        rates["c256_1"]
+    )
+
+
+def test_a_clock_limit_has_no_next_ceiling(bench: Bench) -> None:
+    config = (SHARED / "models" / "qwen3moe" / "config.json").read_text()
+    limited = bench.telemetry(
+        throttle_reasons=("sw-power-cap",), sm_clock_mhz=1800.0, sm_clock_max_mhz=1980.0
+    )
+    cell = bench.result(
+        telemetry=limited, asked_input_tokens=256, asked_output_tokens=256
+    )
+    board = bench.board(bench.run(model_config=config), cell)
+    (entry,) = [e for e in board.entries if e.hypothesis == "power"]
+    assert any(c.times_measured > 1 for c in board.ceilings)
+    assert (entry.status, entry.next_ceiling) == ("supported", None)

@@ -184,15 +184,19 @@ CEILINGS: tuple[Callable[[CellView], Ceiling | None], ...] = (
 def ceilings(views: Sequence[CellView]) -> tuple[Ceiling, ...]:
     """Return the ceilings at each configuration and concurrency, lowest first.
 
-    Of several cells at one point the first valid one speaks.
+    Of several valid cells at one point the one of middle throughput speaks: a first
+    repeat may have been cold.
     """
-    first: dict[tuple[str, int], CellView] = {}
+    rows: dict[tuple[str, int], list[tuple[float, CellView]]] = {}
     for view in views:
         result = view.result
         if result is not None and result.valid and result.concurrency:
-            first.setdefault((result.configuration, result.concurrency), view)
+            rate = result.output_tokens_per_s or 0.0
+            place = (result.configuration, result.concurrency)
+            rows.setdefault(place, []).append((rate, view))
     found: list[Ceiling] = []
-    for view in first.values():
+    for row in rows.values():
+        _, view = sorted(row, key=lambda pair: pair[0])[len(row) // 2]
         here = [c for rule in CEILINGS if (c := rule(view)) is not None]
         found += sorted(here, key=lambda c: c.output_tokens_per_s)
     return tuple(found)
@@ -206,7 +210,9 @@ def next_ceiling(entry: BoardEntry, found: Sequence[Ceiling]) -> str | None:
     the entry's own.
     """
     high = entry.scope.concurrency_to
-    if entry.status != "supported" or high is None:
+    # What a clock limit takes is bounded by the drop of the clock: no other ceiling
+    # comes into its reach.
+    if entry.status != "supported" or high is None or entry.hypothesis == "power":
         return None
     others = [
         c

@@ -8,6 +8,10 @@ from stepscope.physics.hardware import find_gpu
 _LIMITS = frozenset(
     {"sw-power-cap", "hw-slowdown", "sw-thermal", "hw-thermal", "hw-power-brake"}
 )
+#: What else lowers the clock; beside one of these the drop is not the limit's alone.
+_OTHER_CLOCKS = frozenset(
+    {"gpu-idle", "applications-clocks", "sync-boost", "display-clocks"}
+)
 _CLOCK_DROP_PCT = 2.0
 #: Its value is the most that the limit can take of a step, percent.
 CLOCK_DROP = "SM clock below its maximum"
@@ -48,6 +52,8 @@ def _reasons(view: CellView) -> Opinion | None:
         "mean over the window; a step slows by at most this share",
     )
     if drop > _CLOCK_DROP_PCT:
+        if _OTHER_CLOCKS.intersection(telemetry.throttle_reasons):
+            return Opinion(status="standing", evidence=(item, clock))
         return Opinion(
             status="supported",
             headline=f"clocks held down by {' and '.join(reasons)}",
@@ -135,8 +141,9 @@ POWER = Hypothesis(
             name="clock-event-reasons",
             measurement="NVML clock-event reasons and SM clock inside the window",
             threshold="supported: a limiting reason and an SM clock more than"
-            f" {_CLOCK_DROP_PCT:.0f} % below its maximum; ruled out: no such reason,"
-            " or the clock within that",
+            f" {_CLOCK_DROP_PCT:.0f} % below its maximum, and no other reason (idle,"
+            " set clocks) in the window; ruled out: no limiting reason, or the clock"
+            " within that",
             blind="how long a reason acted; memory clocks",
             test=_reasons,
         ),
