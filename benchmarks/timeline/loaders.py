@@ -13,6 +13,7 @@ import json
 import os
 import resource
 import sys
+from multiprocessing import Process
 from pathlib import Path
 
 from replicate import replicate
@@ -87,6 +88,10 @@ def cost(name: str, path: Path) -> tuple[float, float, int] | None:
     return used.ru_utime + used.ru_stime, used.ru_maxrss / 1024, int(said)
 
 
+def enlarge(source: Path, large: Path, known: Path, n_mb: int) -> None:
+    known.write_text(str(replicate(source, large, n_mb * 10**6)))
+
+
 def main() -> None:
     if sys.argv[1:2] == ["--load"]:
         n = LOADERS[sys.argv[2]](Path(sys.argv[3]))
@@ -105,8 +110,11 @@ def main() -> None:
         for suffix in (".json", ".json.gz") if wanted.gz else (".json",):
             large = wanted.folder / (source.name.split(".")[0] + "-large" + suffix)
             known = large.with_suffix(".bytes")
-            if not large.exists():
-                known.write_text(str(replicate(source, large, wanted.mb * 10**6)))
+            if not known.exists():
+                # A child's peak begins with what its parent holds when it forks.
+                make = Process(target=enlarge, args=(source, large, known, wanted.mb))
+                make.start()
+                make.join()
             size = int(known.read_text()) / 1e6
             for name in wanted.only.split(","):
                 idle = cost(name, source)
