@@ -245,7 +245,7 @@ def _probed(spec: LoadSpec) -> LoadSpec:
         raise SessionError(
             spec.base_url,
             f"the first request failed ({found.failure}: {found.failure_detail})",
-            "a streamed answer with a usage record",
+            "expected a streamed answer with a usage record",
         )
     return spec
 

@@ -120,7 +120,7 @@ def _model(spec: LoadSpec, model: str | None) -> str:
     raise SessionError(
         spec.base_url,
         "/v1/models lists no model",
-        "a server with one",
+        "expected a server with one",
         "Check the address and the key, or name the model with --model",
     )
 

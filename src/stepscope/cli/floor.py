@@ -140,13 +140,13 @@ def _shape(path: Path, like: str | None) -> ModelShape:
         raise RecipeError(
             str(path),
             "no config.json in this folder" if path.is_dir() else "no such file",
-            "a model's config.json, or a folder that holds one",
+            "expected a model's config.json, or a folder that holds one",
         )
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RecipeError(
-            str(file), f"cannot be read ({error})", "a model's config.json"
+            str(file), f"cannot be read ({error})", "expected a model's config.json"
         ) from error
     return model_shape(text, str(file), like=like)
 

@@ -60,10 +60,12 @@ def read_log(file: Path, engine: str | None = None) -> ServerLog:
         ArchiveError: It cannot be read or its compression is damaged.
     """
     if not file.exists():
-        raise RecipeError(str(file), "no such file", "the path of a server log")
+        raise RecipeError(
+            str(file), "no such file", "expected the path of a server log"
+        )
     if file.is_dir():
         raise RecipeError(
-            str(file), "is a folder", "a server log", "Name the file inside it"
+            str(file), "is a folder", "expected a server log", "Name the file inside it"
         )
     reader = LogReader(engine)
     cut: list[Finding] = []
@@ -72,7 +74,9 @@ def read_log(file: Path, engine: str | None = None) -> ServerLog:
             reader.feed(piece)
     except (OSError, zlib.error) as error:
         raise ArchiveError(
-            str(file), f"cannot be read ({error})", "a log or a whole gzip file"
+            str(file),
+            f"cannot be read ({error})",
+            "expected a log or a whole gzip file",
         ) from error
     parsed = reader.close()
     return msgspec.structs.replace(parsed, findings=(*parsed.findings, *cut))

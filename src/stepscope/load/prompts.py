@@ -80,8 +80,8 @@ def authorization(env: str | None, file: str | None) -> dict[str, str]:
             raise RecipeError(
                 "api_key_env",
                 f"{env} is not set",
-                "the server's key",
-                f"export {env}=...",
+                "expected the server's key in it",
+                f"Export {env} where stepscope is started",
             )
     elif file is not None:
         try:

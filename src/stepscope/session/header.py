@@ -81,7 +81,9 @@ def model_config(recipe: Recipe, engine: EngineDef) -> str | None:
         except (OSError, UnicodeDecodeError, msgspec.DecodeError) as error:
             found = getattr(error, "strerror", None) or str(error)
             raise RecipeError(
-                f"model_config = {recipe.model_config!r}", found, "a config.json"
+                f"model_config = {recipe.model_config!r}",
+                found,
+                "expected a config.json",
             ) from error
     if engine.model_config is not None:
         return engine.model_config
