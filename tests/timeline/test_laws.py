@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,42 @@ def test_stamps_since_an_epoch_stay_exact() -> None:
     trace = loaded(text)
     assert trace.ops.start_ns.tolist() == [1711111111111111123]
     assert trace.ops.end_ns.tolist() == [1711111111111113623]
+
+
+@pytest.mark.parametrize("n_decimals", [None, 0, 1, 3, 6])
+@given(
+    stamps=st.lists(
+        st.tuples(st.integers(10**15, 4 * 10**15), st.integers(0, 10**6 - 1)),
+        min_size=1,
+        max_size=30,
+    )
+)
+def test_many_stamps_since_an_epoch_are_their_digits(
+    n_decimals: int | None, stamps: list[tuple[int, int]]
+) -> None:
+    # None: as many decimals as there are, as some writers leave closing zeros out.
+    texts = [
+        f"{us}.{part:06d}".rstrip("0").rstrip(".")
+        if n_decimals is None
+        else f"{us}.{part:06d}"[: 16 + bool(n_decimals) + n_decimals]
+        for us, part in stamps
+    ]
+    rows = [
+        f'{{"ph":"X","cat":"kernel","name":"k","ts":{text},"dur":1}}' for text in texts
+    ]
+    trace = loaded(f"[{','.join(rows)}]".encode())
+    assert trace.ops.start_ns.tolist() == sorted(
+        int(Decimal(text) * 1000 // 1) for text in texts
+    )
+
+
+def test_a_late_stamp_that_is_no_number_costs_only_its_own_event() -> None:
+    texts = ("1711111111111111.123", '"1,5"', "1711111111111115.123", '{"a":1,"b":2}')
+    rows = [
+        f'{{"ph":"X","cat":"kernel","name":"k","ts":{text},"dur":1}}' for text in texts
+    ]
+    trace = loaded(f"[{','.join(rows)}]".encode())
+    assert trace.ops.start_ns.tolist() == [1711111111111111123, 1711111111111115123]
 
 
 def test_layout_does_not_matter() -> None:

@@ -101,6 +101,25 @@ def test_a_schema_without_processes_is_one_process(tmp_path: Path) -> None:
     assert analyze_traces([trace]).ranks[0].n_steps == 6
 
 
+def test_of_nsys_strings_those_that_are_used_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    export(path, "2026")
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("INSERT INTO StringIds VALUES (99, 'a kernel that never ran')")
+        db.execute(
+            "UPDATE CUPTI_ACTIVITY_KIND_RUNTIME SET nameId = 4 WHERE start > 9e4"
+        )
+        db.commit()
+    trace = load_trace(path)[0]
+    assert set(trace.names) == {
+        "gemm", "cudaGraphLaunch_v10000", "?", "said", "decode step"
+    }  # fmt: skip
+    assert [trace.names[i] for i in trace.calls.name[:2]] == [
+        "cudaGraphLaunch_v10000",
+        "?",
+    ]
+
+
 def test_stamps_of_zero_are_counted_and_left_out(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     export(path, "2024", zero=True)
