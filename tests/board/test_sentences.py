@@ -25,3 +25,16 @@ def test_a_clock_that_was_also_set_or_idle_does_not_convict_the_limit(
         )
         entry = bench.entry("power", None, bench.result(telemetry=both))
         assert entry.status == "standing"
+
+
+def test_a_peak_at_the_only_concurrency_tells_its_token_time_once(
+    bench: Bench,
+) -> None:
+    repeats = [
+        bench.result(name=f"base-c16-r{n}", output_tokens_per_s=1000.0 + 10 * n)
+        for n in range(2)
+    ]
+    told = " ".join(bench.board(None, *repeats).sentences)
+    assert told.count("a token takes") == 1
+    assert " ms there" in told
+    assert "ms at concurrency 16 and" not in told

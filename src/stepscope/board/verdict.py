@@ -77,7 +77,7 @@ def _delivered(cells: Sequence[CellResult], analysis: Analysis) -> str | None:
     )
     text += f" ({len(group.values)} repeats)" if group is not None else " (one run)"
     low, high = _tpot(least, analysis), _tpot(peak, analysis)
-    if low is not None and high is not None and least.name != peak.name:
+    if low is not None and high is not None and at(least) != at(peak):
         text += f"; a token takes {number(low)} ms at {at(least)}"
         text += f" and {number(high)} ms there"
     elif high is not None:
