@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.board.healthy import health
 
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup
 from stepscope.analysis.boot.records import BootResult
@@ -11,7 +12,7 @@ from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES
 from stepscope.board.rules import RULES
 from stepscope.findings import Finding
-from stepscope.run.client import ClientHealth, Delay
+from stepscope.run.client import Delay
 from stepscope.run.samples import HostSample, MetricsSnapshot, MetricValue, Samples
 from stepscope.run.serverlog import Ledger, LogEvent, ServerLog
 
@@ -19,25 +20,6 @@ Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 
 STEP_NS = 10_000_000
 BUNCHED = (0, 2 * STEP_NS) * 49 + (0,)
-
-
-def health(**over: Any) -> ClientHealth:
-    fields: dict[str, Any] = {
-        "processes": 1,
-        "loop": "uvloop",
-        "stamps": "kernel",
-        "delay_ms": Delay(mean=0.05, p99=0.2, max=1.0),
-        "unstamped_pct": 0.0,
-        "merged_reads_pct": 0.0,
-        "busy_pct": 20.0,
-        "cpu_pct_max": 25.0,
-        "late_sends_ms_p99": 0.1,
-        "held_pct": 99.0,
-        "chunks_per_s_peak": 1600.0,
-        "tokens_per_chunk_mean": 1.0,
-        "verdict": "ok",
-    }
-    return ClientHealth(**{**fields, **over})
 
 
 LIMITED = health(verdict="limited", delay_ms=Delay(mean=2.0, p99=9.0, max=20.0))

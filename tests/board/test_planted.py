@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.board.healthy import health
 
 from stepscope.analysis.across.records import FloorPoint
 from stepscope.findings import Finding
@@ -21,22 +22,7 @@ MS = 1_000_000
 
 def kept_up(**over: Any) -> ClientHealth:
     """A client with kernel stamps that read 0.02 ms after the kernel."""
-    fields: dict[str, Any] = {
-        "processes": 1,
-        "loop": "uvloop",
-        "stamps": "kernel",
-        "delay_ms": Delay(mean=0.02, p99=0.2, max=1.0),
-        "unstamped_pct": 0.0,
-        "merged_reads_pct": 0.0,
-        "busy_pct": 20.0,
-        "cpu_pct_max": 25.0,
-        "late_sends_ms_p99": 0.1,
-        "held_pct": 99.0,
-        "chunks_per_s_peak": 1600.0,
-        "tokens_per_chunk_mean": 1.0,
-        "verdict": "ok",
-    }
-    return ClientHealth(**{**fields, **over})
+    return health(**{"delay_ms": Delay(mean=0.02, p99=0.2, max=1.0), **over})
 
 
 def streams(gaps_ms: np.ndarray, first_ms: np.ndarray) -> tuple[Request, ...]:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from stepscope.report.methods import METHODS, OF_FIGURE, notes_of
-from stepscope.report.page import css, figures, html
+from stepscope.report.page import figures, html
+from stepscope.report.template import css
 from stepscope.report.words import WORDS
 
 Small = Any  # tests/report/conftest.py; a conftest can not be imported

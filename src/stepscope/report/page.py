@@ -1,16 +1,7 @@
 """The page: one HTML file, readable offline, without any script."""
 
 from collections.abc import Sequence
-from functools import cache
-from importlib import resources
 
-from jinja2 import (
-    Environment,
-    PackageLoader,
-    StrictUndefined,
-    Template,
-    select_autoescape,
-)
 from markupsafe import Markup
 
 from stepscope.analysis.records import Analysis
@@ -30,6 +21,7 @@ from stepscope.report.stack import token_stack
 from stepscope.report.steps import step_time
 from stepscope.report.svg import render
 from stepscope.report.sweep import sweep
+from stepscope.report.template import css, template
 from stepscope.report.tested import tested
 from stepscope.report.timeline import figure_name, telemetry
 from stepscope.report.trace_figures import run_figure
@@ -74,7 +66,7 @@ def html(
         return [name for name in drawn if name.startswith(heads)]
 
     columns = content.columns_of(analysis.cells)
-    return _template().render(
+    return template("page.html.j2").render(
         run=run,
         analysis=analysis,
         board=board,
@@ -137,7 +129,7 @@ def _functions(
         "environment": content.environment,
         "notes_of": notes_of,
         "number_of": NUMBER,
-        "css": Markup(css()),  # noqa: S704 - a file of this package
+        "css": css(),
     }
 
 
@@ -184,25 +176,3 @@ def _with_steps(analysis: Analysis) -> tuple[str, ...]:
     names = [model.configuration for model in analysis.step_model]
     names += [point.configuration for point in analysis.floor]
     return tuple(dict.fromkeys(names))
-
-
-@cache
-def css() -> str:
-    """Return the style sheet of every page."""
-    return (
-        resources.files("stepscope.report")
-        .joinpath("templates/page.css")
-        .read_text(encoding="utf-8")
-    )
-
-
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("stepscope.report"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        finalize=inert.finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("page.html.j2")

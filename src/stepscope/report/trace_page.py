@@ -1,15 +1,13 @@
 """Kernel timelines as one page, and as a part of a run's page."""
 
 from collections.abc import Sequence
-from importlib import resources
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from markupsafe import Markup
 
 from stepscope.report.cells import shown
 from stepscope.report.figure import Figure
-from stepscope.report.inert import finalize
 from stepscope.report.svg import render
+from stepscope.report.template import css, template
 from stepscope.report.trace_figures import Traced, trace_figures
 from stepscope.report.trace_step import step_note, step_svg, step_title
 
@@ -55,16 +53,7 @@ def trace_html(traced: Sequence[Traced], title: str = "Kernel timelines") -> str
     # Our own SVG: from an allow list, or by hand with all text escaped.
     drawn = [(f, Markup(render(f))) for f in figures]  # noqa: S704
     steps = [(f, Markup(svg)) for f, svg in step_figures(traced)]  # noqa: S704
-    environment = Environment(
-        loader=PackageLoader("stepscope.report"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        finalize=finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    css = resources.files("stepscope.report").joinpath("templates/page.css")
-    return environment.get_template("trace.html.j2").render(
+    return template("trace.html.j2").render(
         title=title,
         traced=traced,
         drawn=drawn,
@@ -72,5 +61,5 @@ def trace_html(traced: Sequence[Traced], title: str = "Kernel timelines") -> str
         shown=shown,
         parts=PARTS,
         causes=CAUSES,
-        css=Markup(css.read_text(encoding="utf-8")),  # noqa: S704 - a file of this package
+        css=css(),
     )

@@ -3,20 +3,13 @@
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from jinja2 import (
-    Environment,
-    PackageLoader,
-    StrictUndefined,
-    select_autoescape,
-)
 from markupsafe import Markup
 
 from stepscope.analysis.trend.records import TrendDocument, TrendSeries
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
-from stepscope.report.inert import finalize
-from stepscope.report.page import css
 from stepscope.report.svg import render
+from stepscope.report.template import css, template
 
 _WIDTH, _HEIGHT = 640, 240
 LABELS = {
@@ -29,19 +22,11 @@ LABELS = {
 def trend_html(document: TrendDocument) -> str:
     """Return the page; nothing in it is fetched and nothing in it runs."""
     made = trend_figures(document)
-    template = Environment(
-        loader=PackageLoader("stepscope.report"),
-        autoescape=select_autoescape(default=True, default_for_string=True),
-        undefined=StrictUndefined,
-        finalize=finalize,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    ).get_template("trend.html.j2")
-    return template.render(
+    return template("trend.html.j2").render(
         document=document,
         # Our own SVG, rewritten from an allow list by svg.inline.
         figures=[(f, Markup(render(f))) for f in made],  # noqa: S704
-        css=Markup(css()),  # noqa: S704 - a file of this package
+        css=css(),
         when=when,
         number=number,
         where=where,

@@ -121,8 +121,16 @@ def window_of_means(m: Measured) -> Iterator[Finding]:
     )
 
 
-def prefill_ms(m: Measured) -> float | None:
+def prefill_ms(
+    ttft_ms: float | None, output_tokens: int | None, n_ok: int, slots: int | None
+) -> float | None:
     """Return about how much of TPOT is other requests' prefill, ms; None: not known.
+
+    Args:
+        ttft_ms: Mean TTFT.
+        output_tokens: Of all answered requests.
+        n_ok: Answered requests.
+        slots: Concurrency of a closed loop.
 
     Source: of C requests sent together the i-th is first answered after i prefills
         and then waits for the C - i that follow; on average the wait equals the mean
@@ -130,29 +138,24 @@ def prefill_ms(m: Measured) -> float | None:
     Assumes: requests of a wave are sent together and end together, as equal lengths
         make them. Staggered requests are held up by at least as much.
     """
-    slots, summary = m.concurrency, m.cell.summary
-    if m.steps is not None or slots is None or slots < 2 or summary is None:
+    if ttft_ms is None or not output_tokens or not n_ok or (slots or 1) < 2:
         return None
-    if not summary.output_tokens or not summary.n_completed:
-        return None
-    ttft = summary.stats.get("ttft_ms", {}).get("mean")
-    n = summary.output_tokens / summary.n_completed
-    return None if ttft is None or n < 2 else ttft / (n - 1)
+    n = output_tokens / n_ok
+    return None if n < 2 else ttft_ms / (n - 1)
 
 
 def prefill_in_tpot(m: Measured) -> Iterator[Finding]:
     """A TPOT that is not the decode step, since prefill steps are inside it."""
-    part = prefill_ms(m)
-    if part is None or m.cell.summary is None:
+    summary = m.cell.summary
+    if m.steps is not None or summary is None:
         return
-    tpot = m.cell.summary.stats.get("tpot_ms", {}).get("mean")
-    if (
-        not tpot
-        or part < _PREFILL_SHARE * tpot
-        or summary_e2el_ms(m.cell.summary) is None
-    ):
+    ttft = summary.stats.get("ttft_ms", {}).get("mean")
+    tpot = summary.stats.get("tpot_ms", {}).get("mean")
+    part = prefill_ms(ttft, summary.output_tokens, summary.n_completed, m.concurrency)
+    if part is None or ttft is None or not tpot or part < _PREFILL_SHARE * tpot:
         return
-    ttft = m.cell.summary.stats["ttft_ms"]["mean"]
+    if summary_e2el_ms(summary) is None:
+        return
     yield about(
         m,
         "prefill-in-tpot",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from stepscope.analysis.across.records import FloorPoint
 from stepscope.analysis.across.traces import decode_step_ms
+from stepscope.analysis.cell.published import prefill_ms
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.errors import StepscopeError
 from stepscope.physics.blocks import KvRules
@@ -184,13 +185,10 @@ def _decode_step(_run: Run, analysis: Analysis, claim: Claim) -> Own | None:
     step = decode_step_ms(cell)
     if step is not None and step[1] != "TPOT":
         return Own(step[0], step[0], f"{step[1]} of {cell.name}")
-    tpot, ttft = cell.tpot_ms.mean, cell.ttft_ms.mean
-    if tpot is None or ttft is None or not cell.output_tokens:
+    tpot, n_ok = cell.tpot_ms.mean, cell.n_requests - cell.n_failed
+    part = prefill_ms(cell.ttft_ms.mean, cell.output_tokens, n_ok, cell.concurrency)
+    if tpot is None or part is None:
         return None
-    n = cell.output_tokens / max(cell.n_requests - cell.n_failed, 1)
-    if n < 2 or (cell.concurrency or 1) < 2:
-        return None
-    part = ttft / (n - 1)
     return Own(
         tpot - part,
         tpot - part,
