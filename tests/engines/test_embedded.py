@@ -147,8 +147,21 @@ def test_a_port_in_use_is_one_line_and_exit_code_three(port: int) -> None:
     command = [sys.executable, "-m", "stepscope.engines.embedded", "--port", str(port)]
     done = subprocess.run(command, capture_output=True, timeout=60, check=False)
     assert done.returncode == 3
-    last = done.stderr.decode().splitlines()[-1]
-    assert last.startswith("embedded engine: llama.cpp did not start")
+    assert done.stderr.decode() == (
+        f"embedded engine, --port {port}: 127.0.0.1 can not be bound (Address already "
+        "in use); expected a free port. Stop what listens there, or choose another.\n"
+    )
+
+
+def test_a_damaged_model_ends_with_exit_code_three_and_says_so(tmp_path: Path) -> None:
+    model = tmp_path / "damaged.gguf"
+    model.write_bytes(b"GGUF" + bytes(100))
+    command = [sys.executable, "-m", "stepscope.engines.embedded", "--port", "0"]
+    command += ["--model", str(model)]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 3
+    # llama.cpp's own lines come from a thread and may stand around ours.
+    assert b"embedded engine: llama.cpp did not start" in done.stderr
 
 
 def test_a_missing_model_is_one_line_and_exit_code_three(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ cores, spinning at barriers makes every step wait for whatever else runs.
 
 import argparse
 import signal
+import socket
 import sys
 from pathlib import Path
 
@@ -63,6 +64,7 @@ def _serve(options: argparse.Namespace) -> None:
         ) from error
     if options.model is not None and not options.model.is_file():
         raise SessionError(str(options.model), "no such file", "expected a GGUF model")
+    _refuse_taken(options.host, options.port)
     params = xllamacpp.CommonParams()
     params.model.path = str(options.model or ensure_model())
     params.model_alias = {options.alias}
@@ -84,11 +86,34 @@ def _serve(options: argparse.Namespace) -> None:
             "embedded engine",
             f"llama.cpp did not start ({error})",
             f"expected to serve {params.model.path} on port {options.port}",
-            "Read the lines above; is the port free?",
+            "Read llama.cpp's lines",
         ) from error
     print(f"stepscope.engines.embedded: serving {server.listening_address}", flush=True)
     signal.sigwait(_STOP)
     del server  # its threads end before the interpreter does
+
+
+def _refuse_taken(host: str, port: int) -> None:
+    """Raise where the port can not be bound, before llama.cpp loads a model.
+
+    llama.cpp would say so too, but from a thread of its own that writes its lines
+    when it gets to them: before, after or within ours.
+    """
+    where = f"embedded engine, --port {port}"
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind((host, port))
+    except OverflowError:
+        raise SessionError(where, "not a port", "expected 0 to 65535") from None
+    except OSError as error:
+        raise SessionError(
+            where,
+            f"{host} can not be bound ({error.strerror})",
+            "expected a free port",
+            "Stop what listens there, or choose another",
+        ) from error
 
 
 if __name__ == "__main__":
