@@ -239,3 +239,15 @@ def test_a_claim_says_one_thing(copy: Path, claims: str, expected: str) -> None:
     error = error_of(copy)
     assert error.exit_code == 2
     assert expected in str(error)
+
+
+def test_an_import_needs_neither_a_command_nor_a_model(tmp_path: Path) -> None:
+    shutil.copy(SMALL / "c2_0.json.gz", tmp_path)
+    (tmp_path / "import.toml").write_text(
+        '[run]\nengine = "vllm"\n[[cell]]\nname = "c2"\nconfiguration = "b"\n'
+        'concurrency = 2\nresults = ["c2_0.json.gz"]\n',
+        "utf-8",
+    )
+    run = load_foreign(tmp_path)
+    assert run.launches[0].command == ()
+    assert len(run.cells[0].requests) == run.cells[0].workload.n_prompts

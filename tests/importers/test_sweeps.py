@@ -132,3 +132,34 @@ def test_sglangs_jsonl_is_a_cell_a_line(tmp_path: Path) -> None:
         for c in run.cells
     )
     assert "failed-requests" in {finding.code for finding in run.findings}
+
+
+def test_answers_of_another_length_are_no_repeats(tmp_path: Path) -> None:
+    """One folder of results at one concurrency and two lengths of answers."""
+    for length in (16, 128):
+        for number in (0, 1):
+            raw = summary_only(total_output_tokens=length * summary_only()["completed"])
+            write(tmp_path / f"o{length}-{number}.json", raw)
+    cells = load_foreign(tmp_path).cells
+    asked = [(c.workload.output_tokens, c.repeat) for c in cells]
+    assert asked == [(128, 0), (128, 1), (16, 0), (16, 1)]
+
+
+def test_a_result_with_requests_and_one_without_are_one_point(tmp_path: Path) -> None:
+    write(tmp_path / "a.json", summary_only())
+    (tmp_path / "b.json").write_text(RESULT.read_text())
+    a, b = load_foreign(tmp_path).cells
+    assert a.workload == b.workload
+    assert (a.workload.input_tokens, a.workload.output_tokens) == (64, 64)
+    assert (a.repeat, b.repeat) == (0, 1)
+
+
+def test_lengths_that_differ_from_request_to_request_are_not_one(
+    tmp_path: Path,
+) -> None:
+    raw = json.loads(RESULT.read_text())
+    raw["output_lens"][0] -= 1
+    raw["itls"][0].pop()
+    write(tmp_path / "a.json", raw)
+    (cell,) = load_foreign(tmp_path).cells
+    assert cell.workload.output_tokens is None

@@ -70,7 +70,7 @@ def command_of(
 
 def flag_value(command: tuple[str, ...], *flags: str) -> str | None:
     """Return the value of the first of ``flags`` that a command sets."""
-    for word, following in zip(command, (*command[1:], ""), strict=True):
+    for word, following in zip(command, (*command, "")[1:], strict=True):
         flag, equals, value = word.partition("=")
         if flag in flags:
             return value if equals else following

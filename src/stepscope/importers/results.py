@@ -77,14 +77,34 @@ def is_result(path: Path) -> bool:
 def workload_of(result: BenchResult) -> Workload:
     """Return what was asked, as far as a result says."""
     chat = "chat" in (result.backend or "")
-    lengths = {request.prompt_tokens for request in result.requests}
+    answered = [request for request in result.requests if request.ok]
+    known = result.summary
     return Workload(
         concurrency=result.concurrency,
         n_prompts=result.n_prompts,
-        input_tokens=lengths.pop() if len(lengths) == 1 else None,
+        input_tokens=_each(
+            [request.prompt_tokens for request in result.requests],
+            known.input_tokens,
+            known.n_completed,
+        ),
+        output_tokens=_each(
+            [request.output_tokens for request in answered],
+            known.output_tokens,
+            known.n_completed,
+        ),
         endpoint="/v1/chat/completions" if chat else "/v1/completions",
         request_rate=result.request_rate,
     )
+
+
+def _each(counts: Sequence[int | None], total: int | None, n: int) -> int | None:
+    """Return tokens of each request where all have as many; None where they differ.
+
+    Without single requests a total that is a whole number each is taken for that.
+    """
+    if counts:
+        return counts[0] if len(set(counts)) == 1 else None
+    return total // n if total and n and total % n == 0 else None
 
 
 def cell_of(
