@@ -24,6 +24,7 @@ class Load:
     tokenizer: str
     folder: Path
     input_tokens: int = 128
+    model: str = "tiny"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,8 @@ class Client:
 
 def _vllm_flags(load: Load) -> list[str]:
     return [
-        *("--backend", "openai", "--base-url", load.url, "--model", "tiny"),
+        *("--backend", "openai", "--base-url", load.url),
+        *("--model", load.model),
         *("--dataset-name", "random", "--num-prompts", str(load.n)),
         *("--random-input-len", str(load.input_tokens)),
         *("--random-output-len", str(load.output_tokens), "--ignore-eos"),
@@ -96,7 +98,7 @@ module.run_argv(["sglang-bench", *sys.argv[1:]])
 def _sglang_rust(python: str, load: Load) -> list[str]:
     return [
         *(python, "-c", _LOAD_RUST, "--backend", "sglang-oai", "--base-url", load.url),
-        *("--model", "tiny", "--tokenizer", load.tokenizer),
+        *("--model", load.model, "--tokenizer", load.tokenizer),
         *("--dataset-name", "random-ids", "--random-range-ratio", "1.0"),
         *("--random-input-len", str(load.input_tokens)),
         *("--random-output-len", str(load.output_tokens)),
@@ -118,7 +120,8 @@ def _sglang_figures(folder: Path) -> Figures:
 
 def _aiperf(program: str, load: Load) -> list[str]:
     return [
-        *(program, "profile", "--model", "tiny", "--url", load.url, "--streaming"),
+        *(program, "profile", "--model", load.model, "--url", load.url),
+        "--streaming",
         *("--endpoint-type", "completions", "--tokenizer", load.tokenizer),
         *("--concurrency", str(load.concurrency), "--request-count", str(load.n)),
         *("--isl", str(load.input_tokens), "--osl", str(load.output_tokens)),
@@ -139,7 +142,7 @@ def _aiperf_figures(folder: Path) -> Figures:
 
 
 def _guidellm(program: str, load: Load) -> list[str]:
-    backend = "kind=openai_http,model=tiny,request_format=/v1/completions"
+    backend = f"kind=openai_http,model={load.model},request_format=/v1/completions"
     lengths = f"prompt_tokens={load.input_tokens},output_tokens={load.output_tokens}"
     return [
         *(program, "run", "--backend", f"{backend},target={load.url}"),
