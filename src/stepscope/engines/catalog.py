@@ -46,6 +46,8 @@ ENGINES: dict[str, EngineDef] = {
         layout=vllm_layout,
         capture_flags={"iteration-details": {"enable-logging-iteration-details": True}},
         profiler=VLLM_PROFILER,
+        # Source: vLLM's page on profiling; a forked worker may hide its kernels.
+        nsys_environment={"VLLM_WORKER_MULTIPROC_METHOD": "spawn"},
         # It reports usage to its makers from a thread of the server: no part of a step.
         own_environment={"VLLM_NO_USAGE_STATS": "1"},
     ),

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from stepscope.engines.nsys import NsysOrder
 from stepscope.recipe.records import Configuration, Layout, Recipe
 
 Flags = dict[str, str | int | float | bool | None]
@@ -16,10 +17,18 @@ class TraceOrder:
     Attributes:
         folder: Absolute path.
         version: As an earlier launch's log gave it; None: not known.
+        nsys: The session of nsys that the server is launched in; None: the engine's
+            own profiler takes the timelines.
     """
 
     folder: str
     version: str | None = None
+    nsys: NsysOrder | None = None
+
+    @property
+    def wrapper(self) -> tuple[str, ...]:
+        """The words that come before the server's command."""
+        return () if self.nsys is None else self.nsys.launch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +66,8 @@ class EngineDef:
         layout: Flags to the parallel layout that they ask for.
         own_flags: Flags that stepscope adds unless the recipe sets them.
         capture_flags: Flags that stepscope adds for a ``capture`` of the recipe.
-        profiler: How it takes kernel timelines; None: it can not.
+        profiler: How it takes kernel timelines itself; None: it can not.
+        nsys_environment: What nsys needs of it: environment of the server.
         own_environment: Environment that stepscope adds unless the recipe sets it.
         extra_body: Fields added to every request.
         token_ids: Endpoints that take a prompt as token ids.
@@ -80,6 +90,7 @@ class EngineDef:
     own_flags: Flags = field(default_factory=dict)
     capture_flags: dict[str, Flags] = field(default_factory=dict)
     profiler: Profiler | None = None
+    nsys_environment: dict[str, str] = field(default_factory=dict)
     own_environment: dict[str, str] = field(default_factory=dict)
     extra_body: dict[str, object] = field(default_factory=dict)
     token_ids: frozenset[str] = frozenset(
@@ -126,7 +137,7 @@ class EngineDef:
         flags |= self.own_flags
         for capture in recipe.capture:
             flags |= self.capture_flags.get(capture, {})
-        if trace is not None and self.profiler is not None:
+        if trace is not None and trace.nsys is None and self.profiler is not None:
             flags |= self.profiler.flags(trace)
         return {k: v for k, v in flags.items() if k not in configuration.flags}
 
@@ -138,7 +149,9 @@ class EngineDef:
     ) -> dict[str, str]:
         """Return what is added to the inherited environment."""
         added = dict(self.own_environment)
-        if trace is not None and self.profiler is not None:
+        if trace is not None and trace.nsys is not None:
+            added |= self.nsys_environment
+        elif trace is not None and self.profiler is not None:
             added |= self.profiler.environment(trace)
         return {**added, **configuration.environment}
 

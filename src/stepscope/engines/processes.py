@@ -22,7 +22,10 @@ _SGLANG = (
     (re.compile(r"sglang::detoken"), "detokenizer"),
     (re.compile(r"sglang::(?:http|tokeni)|launch_server|sglang serve"), "api-server"),
 )
-_HELPERS = re.compile(r"resource_tracker|multiprocessing\.forkserver")
+#: What nsys puts before and beside a server repeats the server's words.
+_HELPERS = re.compile(
+    r"resource_tracker|multiprocessing\.forkserver|^(?:\S*/)?nsys(?:-\w+)?(?:\s|$)"
+)
 
 
 def vllm_role(argv: tuple[str, ...], name: str) -> str:

@@ -6,6 +6,7 @@ from typing import Any
 from stepscope.recipe.problems import Problems, shown
 from stepscope.recipe.records import Configuration, Tracing
 
+#: Engines whose own profiler can be switched.
 _TRACES = ("vllm", "sglang")
 
 
@@ -20,9 +21,10 @@ def check_capture(
     words, table = _words(asked), asked if isinstance(asked, dict) else {}
     if "iteration-details" in words and engine != "vllm":
         problems.add("capture", "iteration-details", "only vllm can log them")
-    if "trace" in words and engine not in _TRACES:
+    if "trace" in words and engine not in _TRACES and table.get("tool") != "nsys":
         expected = f"only {' and '.join(_TRACES)} can be told to take one"
-        problems.add("capture", "trace", expected)
+        do = 'Set tool = "nsys" in [capture]: it records any server'
+        problems.add("capture", "trace", expected, do)
     measured = [c for c, _ in concurrency]
     workload = data.get("workload")
     if (

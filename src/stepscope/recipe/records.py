@@ -17,6 +17,8 @@ Dataset = Literal[
 #: rate that rises, or as a trace recorded them.
 Arrival = Literal["constant", "gamma", "linear", "exponential", "recorded"]
 Capture = Literal["traced", "untraced"]
+#: What takes kernel timelines: the engine's own profiler, or NVIDIA Nsight Systems.
+TraceTool = Literal["torch", "nsys"]
 
 
 class Layout(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -254,6 +256,7 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         steps: Decode steps to record, about.
         seconds: How long to record instead; None: as long as the steps take.
         stop_timeout_s: How long the server may take to write a trace.
+        tool: What takes them.
     """
 
     concurrency: tuple[int, ...]
@@ -261,6 +264,7 @@ class Tracing(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     steps: int = 40
     seconds: float | None = None
     stop_timeout_s: float = 600.0
+    tool: TraceTool = "torch"
 
 
 class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

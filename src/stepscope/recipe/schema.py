@@ -328,6 +328,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "steps": Key(is_steps),
         "seconds": Key(is_seconds),
         "stop_timeout_s": Key(is_seconds),
+        "tool": Key(one_of("torch", "nsys")),
     },
     "cost": {
         "usd_per_gpu_hour": Key(is_amount),

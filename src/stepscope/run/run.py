@@ -6,6 +6,7 @@ import msgspec
 
 from stepscope.findings import Finding
 from stepscope.recipe.records import Capture, Cost, Experiment, Layout, Workload
+from stepscope.run.chunks import ChunkTimes
 from stepscope.run.client import ClientHealth
 from stepscope.run.published import Claim, TelemetryMeans
 from stepscope.run.requests import Request
@@ -76,6 +77,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
             the same launch before it ran. Both are no measurement.
         status: ``interrupted``: the run ended while it was measured.
         requests: All requests, failed ones too, in order of sending.
+        chunks: Their chunk times where they stay in the archive, since they are many;
+            the requests are then without ``chunk_offsets_ns``. None: they have them.
         summary: Only where ``requests`` is empty because a foreign file had none.
         metrics_before: The engine's metrics just before the first send.
         metrics_after: The same just after the last content.
@@ -99,6 +102,7 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     capture: Capture | None = None
     status: CellStatus = "done"
     requests: tuple[Request, ...] = ()
+    chunks: ChunkTimes | None = None
     summary: Summary | None = None
     metrics_before: MetricsSnapshot | None = None
     metrics_after: MetricsSnapshot | None = None
@@ -161,6 +165,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     the kernel logged of kills and device errors meanwhile, on the whole host.
     ``warm_up``: what came of its warm-up; None where it never got that far.
     ``experiment``: why it was added to the run; None for what the recipe asks for.
+    ``wrapper``: what ``command`` was started under, a profiler's own words.
     """
 
     name: str
@@ -187,6 +192,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     oom_kills: int | None = None
     kernel_lines: tuple[str, ...] = ()
     experiment: Experiment | None = None
+    wrapper: tuple[str, ...] = ()
 
 
 class TraceRef(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

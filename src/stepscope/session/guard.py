@@ -1,25 +1,29 @@
 """The process between stepscope and a server: it alone starts, reaps and ends it.
 
 ``python -m stepscope.session.guard`` reads one JSON line (argv, environment, log, cpus,
-grace_s) from stdin, starts the server in a session of its own and answers with JSON
-lines: ``{"pid"}`` or ``{"error"}``, then ``{"exit_code"}`` when the server ends, then
-``{"stopped"}`` once everything is gone. It ends the server at ``stop`` or ``kill`` on
-stdin, at the end of stdin, at SIGTERM, and when its parent is gone: that is what ends
-a server whose stepscope was killed with ``kill -9``.
+grace_s, linger_s, scratch) from stdin, starts the server in a session of its own and
+answers with JSON lines: ``{"pid"}`` or ``{"error"}``, then ``{"exit_code"}`` when the
+server ends, then ``{"stopped"}`` once everything is gone, the scratch folder too. It
+ends the server at ``stop`` or ``kill`` on stdin, at the end of stdin, at SIGTERM, and
+when its parent is gone: that is what ends a server whose stepscope was killed with
+``kill -9``.
 
 It is a child subreaper: a worker that leaves the server's session, or whose parent
 died, still is its descendant and can not be lost. Should the guard itself be killed,
 the kernel sends the server SIGTERM (PR_SET_PDEATHSIG).
 """
 
+import contextlib
 import ctypes
 import json
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -29,19 +33,21 @@ from stepscope.clock import SystemClock
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK_NS = 50_000_000
-#: How long what left the group may live on after the group has ended.
-_LINGER_NS = 3_000_000_000
 #: The kernel may need long to take back the memory of a killed GPU process.
 _AFTER_KILL_NS = 20_000_000_000
 
 
 @dataclass(slots=True)
 class _Guarded:
-    """The server and what has been told of its end."""
+    """The server and what has been told of its end.
+
+    ``linger_ns``: how long what left the group may live on after the group has ended.
+    """
 
     process: "subprocess.Popen[bytes]"
     parent: int
     grace_ns: int
+    linger_ns: int
     announced: bool = False
 
 
@@ -55,15 +61,34 @@ def main() -> None:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     terminated: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _: terminated.append(number))
+    scratch = order["scratch"]
     try:
+        if scratch is not None:
+            _make(scratch)
         process = _start(order, libc)
     except OSError as error:
+        _clear(scratch)
         _say({"error": error.strerror or str(error), "file": error.filename})
         return
     _say({"pid": process.pid})
-    guarded = _Guarded(process, parent, round(order["grace_s"] * 1e9))
+    grace_ns, linger_ns = (round(order[k] * 1e9) for k in ("grace_s", "linger_s"))
+    guarded = _Guarded(process, parent, grace_ns, linger_ns)
     at_once = _await_order(guarded, terminated)
-    _say({"stopped": _stop(guarded, at_once=at_once)})
+    ended = _stop(guarded, at_once=at_once)
+    _clear(scratch)
+    _say({"stopped": ended})
+
+
+def _make(scratch: str) -> None:
+    """Make a folder for us alone; what a killed guard left there goes first."""
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(scratch)
+    Path(scratch).mkdir(mode=0o700)
+
+
+def _clear(scratch: str | None) -> None:
+    if scratch is not None:
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _line() -> bytes:
@@ -157,7 +182,7 @@ def _outlives_term(guarded: _Guarded, group: int, clock: SystemClock) -> bool:
             left_at = None
         elif left_at is None:
             left_at = now
-        elif now - left_at > _LINGER_NS:
+        elif now - left_at > guarded.linger_ns:
             return False
         if now > until:
             return left_at is None

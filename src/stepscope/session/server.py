@@ -18,6 +18,7 @@ from stepscope.recipe.schema import cpu_set
 from stepscope.session.halt import Halt
 
 _GRACE_S = 10.0
+_LINGER_S = 3.0
 #: The guard's own limits, and some seconds more.
 _GUARD_S = _GRACE_S + 30.0
 _POLL_S = 0.05
@@ -76,6 +77,9 @@ class ServerOrder:
         log: Receives standard output and error as they come.
         cpus: Processors such as ``0-3``; None: inherited.
         grace_s: How long it may take to end when asked.
+        linger_s: How long what left its process group may outlive the group.
+        scratch: A folder that is new when it starts and gone when it has ended, even
+            if we were killed; None: it needs none.
     """
 
     command: tuple[str, ...]
@@ -83,6 +87,8 @@ class ServerOrder:
     log: Path
     cpus: str | None = None
     grace_s: float = _GRACE_S
+    linger_s: float = _LINGER_S
+    scratch: str | None = None
 
 
 class LocalServer:
@@ -110,6 +116,8 @@ class LocalServer:
             "log": str(order.log.absolute()),
             "cpus": sorted(_cpus(order.cpus)),
             "grace_s": order.grace_s,
+            "linger_s": order.linger_s,
+            "scratch": order.scratch,
         }
         with order.log.open("ab", buffering=0) as log:
             self._guard = subprocess.Popen(  # our own module

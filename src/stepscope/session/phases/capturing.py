@@ -8,8 +8,8 @@ is recorded and fails nothing else.
 
 import contextlib
 import math
+import shutil
 import statistics
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,19 +20,18 @@ from stepscope.archive.cells import requests_of
 from stepscope.archive.layout import LAUNCHES, SERVER_LOG
 from stepscope.engines.definition import TraceOrder
 from stepscope.findings import Finding
-from stepscope.load.spec import LoadProgress
 from stepscope.parse.serverlog import parse_log
-from stepscope.recipe.records import CellPlan, LaunchPlan, Tracing
+from stepscope.recipe.records import CellPlan, LaunchPlan
 from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch, TraceRef
 from stepscope.session.context import Context
 from stepscope.session.phases.cell import measured
-from stepscope.session.phases.tracefiles import Written, written
+from stepscope.session.phases.recording import Recorder
+from stepscope.session.phases.switches import no_tool, nsys_order, switch_of
+from stepscope.session.phases.tracefiles import Written
 from stepscope.session.server import Server
-from stepscope.units import NS_PER_MS, NS_PER_S, ns, seconds
+from stepscope.units import NS_PER_MS, NS_PER_S, ns
 
-_POLL_S = 0.05
-_START_TIMEOUT_S = 120.0
 #: What a load must outlast beside the recording: the profiler's own start.
 _SLACK_NS = 2 * NS_PER_S
 #: Where no untraced load was measured before.
@@ -45,7 +44,27 @@ def trace_order(context: Context, plan: LaunchPlan) -> TraceOrder | None:
     if not plan.traced:
         return None
     folder = context.book.writer.trace_dir(plan.name).absolute()
-    return TraceOrder(folder=str(folder), version=_version(context))
+    asked = context.recipe.tracing
+    nsys = asked is not None and asked.tool == "nsys"
+    return TraceOrder(
+        folder=str(folder),
+        version=_version(context),
+        nsys=nsys_order(folder, plan.configuration) if nsys else None,
+    )
+
+
+def not_traceable(context: Context, plan: LaunchPlan) -> str | None:
+    """Return why a launch for timelines is not worth its boot; None: it is.
+
+    Where it is not, each timeline that was asked for is a finding.
+    """
+    why = no_tool(context.recipe) if plan.traced else None
+    for cell in plan.cells if why is not None else ():
+        if cell.capture == "traced":
+            message = f"no timeline of {cell.name}: {why}"
+            hint = "Install NVIDIA Nsight Systems and go on with --resume."
+            _find(context, "trace-not-taken", message, hint, (cell.name, plan.name))
+    return why
 
 
 def _version(context: Context) -> str | None:
@@ -88,8 +107,15 @@ def pace_of(requests: Iterable[Request]) -> Pace | None:
 class Capturing:
     """The cells of one launch that take a timeline, or prepare one."""
 
-    def __init__(self, context: Context, launch: Launch, server: Server) -> None:
+    def __init__(
+        self,
+        context: Context,
+        launch: Launch,
+        server: Server,
+        order: TraceOrder | None,
+    ) -> None:
         self._context, self._launch, self._server = context, launch, server
+        self._order = order
         self._paces: dict[int | None, Pace] = {}
 
     def run(self, plan: CellPlan) -> Cell:
@@ -112,15 +138,16 @@ class Capturing:
 
     def _traced(self, plan: CellPlan, pace: Pace) -> Cell:
         context, launch = self._context, self._launch
-        order = TraceOrder(
-            folder=str(context.book.writer.trace_dir(launch.name).absolute())
-        )
-        asked = context.recipe.tracing
+        asked, order = context.recipe.tracing, self._order
         assert asked is not None
-        window_ns = ns(asked.seconds) if asked.seconds else asked.steps * pace.step_ns
-        recorder = _Recorder(context, order, asked, pace, window_ns)
-        plan = _lasting(plan, pace, recorder.lead_ns + window_ns + _SLACK_NS)
-        before = frozenset(Path(order.folder).iterdir())
+        assert order is not None
+        switch = switch_of(context, order, context.launch_folder(launch))
+        usual_ns = max(asked.steps * pace.step_ns, switch.least_window_ns)
+        window_ns = ns(asked.seconds) if asked.seconds else usual_ns
+        # Half a wave, less half of the recording: the context is that of mid-answer.
+        lead_ns = max((pace.wave_ns - window_ns) // 2, pace.wave_ns // 4)
+        recorder = Recorder(context, switch, lead_ns, window_ns)
+        plan = _lasting(plan, pace, lead_ns + window_ns + _SLACK_NS)
         recorder.begin()
         try:
             cell = measured(
@@ -129,42 +156,39 @@ class Capturing:
         finally:
             recorder.load_ended.set()
         if not recorder.joined(self._server):
+            switch.cancel()
             self._not_taken(plan, "the server ended, or the run was stopped")
             return cell
         if recorder.began:
-            self._keep(plan, order, before, recorder.why)
+            layout = context.engine.layout(self._flags())
+            n_ranks = layout.tp * layout.dp * layout.pp
+            self._keep(plan, switch.written(n_ranks), n_ranks, recorder.why)
+            with contextlib.suppress(OSError):  # It holds what came before or too late.
+                Path(order.folder).rmdir()
         else:
             self._not_taken(plan, recorder.why or "the profiler was not started")
         return cell
 
     def _keep(
-        self,
-        plan: CellPlan,
-        order: TraceOrder,
-        before: frozenset[Path],
-        why: str | None,
+        self, plan: CellPlan, found: Written, n_ranks: int, why: str | None
     ) -> None:
         """Move what was written into the run, and say what is missing.
 
         Args:
             plan: The cell.
-            order: Where the server wrote.
-            before: What lay there before.
+            found: What was written.
+            n_ranks: Ranks of which it should be.
             why: What went wrong while it was recorded; None: nothing.
         """
         context = self._context
-        layout = context.engine.layout(self._flags())
-        n_ranks = layout.tp * layout.dp * layout.pp
-        found = written(context, Path(order.folder), before, n_ranks)
         kept = self._moved(plan, found)
-        with contextlib.suppress(OSError):  # It holds what came before or too late.
-            Path(order.folder).rmdir()
-        why = why or found.why
+        why = "; ".join(x for x in (why, found.why) if x) or None
         if not kept:
-            self._not_taken(plan, why or "no timeline was written")
-        elif why is not None or len(kept) < n_ranks:
-            told = why or f"{len(kept)} of {n_ranks} ranks wrote one"
-            self._find("trace-incomplete", plan, f"timeline of {plan.name}: {told}")
+            self._not_taken(plan, why or "no timeline was written", found.hint)
+        elif why is not None or found.n_ranks < n_ranks:
+            told = why or f"{found.n_ranks} of {n_ranks} ranks are in it"
+            message = f"timeline of {plan.name}: {told}"
+            self._find("trace-incomplete", plan, message, found.hint)
         for rank, path in kept:
             context.book.put_trace(
                 TraceRef(
@@ -175,7 +199,8 @@ class Capturing:
                     launch=self._launch.name,
                 )
             )
-            context.observer.note("info", f"{plan.name}: timeline of rank {rank} kept")
+            of = "timeline" if rank is None else f"timeline of rank {rank}"
+            context.observer.note("info", f"{plan.name}: {of} kept")
 
     def _flags(self) -> dict[str, str | int | float | bool | None]:
         name = self._launch.configuration
@@ -183,31 +208,42 @@ class Capturing:
             c.flags for c in self._context.recipe.configurations if c.name == name
         )
 
-    def _moved(self, plan: CellPlan, found: Written) -> list[tuple[int, str]]:
+    def _moved(self, plan: CellPlan, found: Written) -> list[tuple[int | None, str]]:
         writer = self._context.book.writer
         folder = writer.trace_dir(plan.name)
         for path in found.others:
-            path.rename(folder / path.name)
+            shutil.move(path, folder / path.name)
         kept = []
         for rank, path in found.traces:
-            target = path.rename(folder / path.name)
+            target = Path(shutil.move(path, folder / path.name))
             kept.append((rank, target.relative_to(writer.path).as_posix()))
         return kept
 
-    def _not_taken(self, plan: CellPlan, why: str) -> None:
-        self._find("trace-not-taken", plan, f"no timeline of {plan.name}: {why}")
+    def _not_taken(self, plan: CellPlan, why: str, hint: str | None = None) -> None:
+        self._find("trace-not-taken", plan, f"no timeline of {plan.name}: {why}", hint)
 
-    def _find(self, code: str, plan: CellPlan, message: str) -> None:
-        self._context.book.put_finding(
-            Finding(
-                code=code,
-                severity="warning",
-                message=message,
-                hint="The server's log of this launch may say why.",
-                cell=plan.name,
-                launch=self._launch.name,
-            )
+    def _find(
+        self, code: str, plan: CellPlan, message: str, hint: str | None = None
+    ) -> None:
+        hint = hint or "The server's log of this launch may say why."
+        of = (plan.name, self._launch.name)
+        _find(self._context, code, message, hint, of)
+
+
+def _find(
+    context: Context, code: str, message: str, hint: str, of: tuple[str, str]
+) -> None:
+    """Record a finding of a cell and its launch."""
+    context.book.put_finding(
+        Finding(
+            code=code,
+            severity="warning",
+            message=message,
+            hint=hint,
+            cell=of[0],
+            launch=of[1],
         )
+    )
 
 
 def _lasting(plan: CellPlan, pace: Pace, least_ns: int) -> CellPlan:
@@ -218,79 +254,3 @@ def _lasting(plan: CellPlan, pace: Pace, least_ns: int) -> CellPlan:
     return msgspec.structs.replace(
         plan, workload=msgspec.structs.replace(work, n_prompts=n_prompts)
     )
-
-
-class _Recorder:
-    """Switches the profiler on and off beside the load, from a thread of its own.
-
-    Attributes:
-        lead_ns: From the first wave in flight to the start: half a wave, less half of
-            the recording, so that the context is that of mid-answer.
-        began: The profiler was started.
-        why: What went wrong; None: nothing.
-    """
-
-    def __init__(
-        self,
-        context: Context,
-        order: TraceOrder,
-        asked: Tracing,
-        pace: Pace,
-        window_ns: int,
-    ) -> None:
-        self._context, self._order, self._asked = context, order, asked
-        self._window_s = seconds(window_ns)
-        self.lead_ns = max((pace.wave_ns - window_ns) // 2, pace.wave_ns // 4)
-        self.began = False
-        self.why: str | None = None
-        self.load_ended = threading.Event()
-        self._in_flight = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def begin(self) -> None:
-        self._thread.start()
-
-    def hear(self, progress: LoadProgress) -> None:
-        if progress.n_sent:
-            self._in_flight.set()
-        self._context.observer.progress(progress)
-
-    def joined(self, server: Server) -> bool:
-        """Wait for the end of the recording; False where it will not come."""
-        while self._thread.is_alive():
-            self._thread.join(_POLL_S)
-            if self._context.halt.asked.is_set() or server.exit_code() is not None:
-                return False
-        return True
-
-    def _run(self) -> None:
-        while not self._in_flight.wait(_POLL_S):
-            if self.load_ended.is_set():
-                self.why = "the load ended before it was in flight"
-                return
-        if self.load_ended.wait(seconds(self.lead_ns)):
-            self.why = "the load ended before the profiler was to start"
-            return
-        profiler = self._context.engine.profiler
-        assert profiler is not None
-        body = profiler.start_body(self._order)
-        self.why = self._posted(profiler.start_path, body, _START_TIMEOUT_S)
-        if self.why is not None:
-            return
-        self.began = True
-        if self.load_ended.wait(self._window_s):
-            self.why = "the load ended while it was recorded"
-        stop = self._posted(profiler.stop_path, b"", self._asked.stop_timeout_s)
-        self.why = stop or self.why
-
-    def _posted(self, path: str, body: bytes, timeout_s: float) -> str | None:
-        """Post to the server; return what went wrong."""
-        url = f"{self._context.base_url.rstrip('/')}{path}"
-        self._context.observer.note("info", f"POST {path}")
-        answer = self._context.site.post(url, body, timeout_s=timeout_s)
-        if answer is None:
-            return f"POST {path}: no answer within {timeout_s:g} s"
-        if answer[0] >= 300:
-            told = " ".join(answer[1].decode("utf-8", "replace").split())
-            return f"POST {path}: HTTP {answer[0]} {told[:200]}".rstrip()
-        return None

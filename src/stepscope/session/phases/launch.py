@@ -12,7 +12,11 @@ from stepscope.run.run import Launch
 from stepscope.session.context import Context
 from stepscope.session.phases.asking import asked
 from stepscope.session.phases.boot import boot
-from stepscope.session.phases.capturing import Capturing, trace_order
+from stepscope.session.phases.capturing import (
+    Capturing,
+    not_traceable,
+    trace_order,
+)
 from stepscope.session.phases.cell import died, measured, not_measured
 from stepscope.session.phases.probing import probed
 from stepscope.session.phases.retry import (
@@ -22,6 +26,7 @@ from stepscope.session.phases.retry import (
     next_attempt,
 )
 from stepscope.session.phases.stop import before_boot, keep_foreign_log, stopped
+from stepscope.session.phases.switches import wrapped
 from stepscope.session.phases.warming import Warming
 from stepscope.session.server import RunningServer, Server, ServerOrder
 
@@ -49,6 +54,11 @@ def run_launch(context: Context, plan: LaunchPlan, session: str, tally: Tally) -
     Raises:
         OSError: The disk failed or is full; the server has been ended.
     """
+    why = not_traceable(context, plan)
+    if why is not None:
+        _give_up(context, plan, plan.cells, why, tally)
+        _failed(context, f"{plan.name}: {why}", tally)
+        return
     attempt: Attempt | None = first_attempt(context, plan)
     while attempt is not None:
         attempt = _run(context, attempt, session, tally)
@@ -103,6 +113,7 @@ def _launch(context: Context, attempt: Attempt, session: str) -> Launch:
         retry_of=attempt.retry_of,
         applied_fixes=attempt.fixes,
         experiment=plan.experiment,
+        wrapper=() if trace is None else trace.wrapper,
     )
 
 
@@ -111,16 +122,13 @@ def _server(context: Context, plan: LaunchPlan) -> Server:
     if not engine.boots:
         return RunningServer(recipe.server.pids if recipe.server else ())
     trace = trace_order(context, plan)
-    return context.site.server(
-        ServerOrder(
-            command=engine.command(
-                recipe, plan.configuration, context.port or 0, trace
-            ),
-            environment=engine.environment(recipe, plan.configuration, trace),
-            log=context.book.writer.launch_dir(plan.name) / SERVER_LOG,
-            cpus=plan.configuration.cpus,
-        )
+    order = ServerOrder(
+        command=engine.command(recipe, plan.configuration, context.port or 0, trace),
+        environment=engine.environment(recipe, plan.configuration, trace),
+        log=context.book.writer.launch_dir(plan.name) / SERVER_LOG,
+        cpus=plan.configuration.cpus,
     )
+    return context.site.server(wrapped(order, trace))
 
 
 def _cells(
@@ -131,7 +139,7 @@ def _cells(
     Warm-up goes on until it has settled. Returns the launch with what came of that.
     """
     warming, left = Warming(context, launch, plan), deque(plan.cells)
-    capturing = Capturing(context, launch, server)
+    capturing = Capturing(context, launch, server, trace_order(context, plan))
     while left:
         if context.halt.asked.is_set():
             _give_up(context, plan, left, "stopped before it began", tally)

@@ -23,14 +23,19 @@ class Written:
     """What a profiler left.
 
     Attributes:
-        traces: Rank and path of each timeline that is whole, by rank.
+        traces: Rank and path of each timeline that is whole, by rank; rank None: it
+            holds those of several.
         others: Further files.
+        n_ranks: Ranks that the timelines hold together.
         why: What is wrong with one of them; None: nothing.
+        hint: What to do about it; None: nothing is known.
     """
 
-    traces: tuple[tuple[int, Path], ...]
+    traces: tuple[tuple[int | None, Path], ...] = ()
     others: tuple[Path, ...] = ()
+    n_ranks: int = 0
     why: str | None = None
+    hint: str | None = None
 
 
 def written(
@@ -72,6 +77,7 @@ def written(
     return Written(
         traces=tuple(zip(ranks_of([p.name for p in whole]), whole, strict=True)),
         others=tuple(p for p in seen if p not in whole),
+        n_ranks=len(whole),
         why=why,
     )
 
