@@ -185,8 +185,14 @@ def test_files_side_by_side_are_the_same_in_order_of_rank(
     assert np.array_equal(found[0].ops.start_ns, real(PI0).ops.start_ns)
 
 
-@pytest.mark.parametrize("what", ["gloo:all_reduce", "scheduler: schedule"])
-def test_a_collective_on_the_cpu_is_named_by_its_annotation(what: str) -> None:
+@pytest.mark.parametrize(
+    ("what", "share"), [("gloo:all_reduce", 100), ("scheduler: schedule", 48)]
+)
+def test_what_the_host_did_in_a_gap_is_named_by_its_annotation(
+    what: str, share: int
+) -> None:
+    # Operators within an annotation are named beside it; within a collective they
+    # are not what takes the time.
     trace = real(PI0)
     device = read_device(trace)
     inside = np.flatnonzero(device.gaps.start_ns >= device.start[0])
@@ -203,4 +209,4 @@ def test_a_collective_on_the_cpu_is_named_by_its_annotation(what: str) -> None:
     )
     planted = replace(trace, names=(*trace.names, what), spans=spans)
     gaps = analyze_traces([planted]).ranks[0].top_gaps
-    assert f"{what} (100 %)" in [gap.host for gap in gaps]
+    assert any((gap.host or "").startswith(f"{what} ({share} %)") for gap in gaps)

@@ -1,10 +1,12 @@
 """Traces of all ranks to one answer."""
 
+from stepscope.timeline.arrivals import arrivals
 from stepscope.timeline.columns import Trace
 from stepscope.timeline.defect import DEFECTS
 from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.matches import Matching
 from stepscope.timeline.rank import rank_record
-from stepscope.timeline.ranks import Matching, match_ranks
+from stepscope.timeline.ranks import match_ranks
 from stepscope.timeline.records import Quality, TraceResult
 from stepscope.timeline.remarks import remarks
 from stepscope.timeline.straggler import collectives, straggler
@@ -26,14 +28,17 @@ def analyze_traces(
     """
     devices = [read_device(t) for t in traces]
     matching = _matching(devices)
+    met = None
+    if matching is not None and not matching.refused:
+        met = arrivals(devices, matching)
     usable = not any(d.spoils_idle for device in devices for d in device.defects)
     slower = _slowdown_pct(devices, untraced_step_ms)
     sound = slower is None or abs(slower) <= _MOST_SLOWER_PCT
     ranks = tuple(
-        rank_record(i, d, matching, usable=usable, host_sound=sound)
+        rank_record(i, d, met, usable=usable, host_sound=sound)
         for i, d in enumerate(devices)
     )
-    late, reason = straggler(ranks, matching)
+    late, reason = straggler(devices, ranks, matching, met)
     codes = {d.code for device in devices for d in device.defects}
     if matching is not None and matching.refused:
         codes.add("unequal-ranks")
@@ -48,10 +53,10 @@ def analyze_traces(
             resolution_ns=max((t.resolution_ns for t in traces), default=1),
         ),
         ranks=ranks,
-        collectives=tuple(collectives(devices, matching)),
+        collectives=tuple(collectives(matching)),
         straggler_rank=None if late is None else ranks[late].rank,
         straggler_reason=reason,
-        findings=tuple(remarks(devices, ranks, matching, slower)),
+        findings=tuple(remarks(devices, ranks, matching, met, slower)),
         untraced_step_ms=untraced_step_ms,
         slowdown_pct=slower,
     )

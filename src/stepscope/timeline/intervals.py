@@ -44,6 +44,16 @@ def clip(intervals: Intervals, lo: int, hi: int) -> Intervals:
     return np.maximum(start[a:b], lo), np.minimum(end[a:b], hi)
 
 
+def covered(intervals: Intervals, at: I64) -> I64:
+    """Return how much of disjoint ascending intervals lies before each instant."""
+    start, end = intervals
+    before = np.concatenate([np.zeros(1, dtype=np.int64), np.cumsum(end - start)])
+    k = np.searchsorted(start, at, side="right")
+    beyond = np.maximum(np.append(end, 0)[k - 1] - at, 0)
+    within: I64 = before[k] - np.where(k > 0, beyond, 0)
+    return within
+
+
 def subtract(a: Intervals, b: Intervals) -> Intervals:
     """Return the part of ``a`` that no interval of ``b`` covers; both disjoint."""
     if not len(a[0]) or not len(b[0]):

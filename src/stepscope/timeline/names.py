@@ -14,6 +14,9 @@ _COMMUNICATION = re.compile(
     r"|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|one_shot_|two_shot_|quickreduce",
     re.IGNORECASE,
 )
+#: Annotations of collectives on the processor. Source: torch names a process group's
+#: work "backend:operation"; seen on the group's own thread in torch 2.x traces.
+_ON_HOST = re.compile(r"^(?:gloo|mpi|ucc):")
 _TEMPLATE = re.compile(r"<.*", re.DOTALL)
 _ARGUMENTS = re.compile(r"\((?!anonymous).*", re.DOTALL)
 
@@ -28,6 +31,11 @@ def short_name(name: str) -> str:
 def is_communication(name: str) -> bool:
     """True when a kernel of this name exchanges data between ranks."""
     return _COMMUNICATION.search(short_name(name)) is not None
+
+
+def is_host_communication(name: str) -> bool:
+    """True when an annotation of this name is a collective between processors."""
+    return _ON_HOST.match(name) is not None
 
 
 def communication_mask(trace: Trace, ops: Ops) -> Bool:

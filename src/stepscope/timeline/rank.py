@@ -4,13 +4,13 @@ from collections import Counter
 
 import numpy as np
 
+from stepscope.timeline.arrivals import Arrivals
 from stepscope.timeline.budget import PeriodBudget, closing_pct, period_budgets
 from stepscope.timeline.columns import I64, KERNEL
 from stepscope.timeline.device import Device, in_periods
 from stepscope.timeline.gaps import CAUSES
-from stepscope.timeline.intervals import length
+from stepscope.timeline.intervals import covered, length
 from stepscope.timeline.layers import LayerRun, find_layers, layer_record
-from stepscope.timeline.ranks import Matching
 from stepscope.timeline.records import Budget, GapBin, IdleCauses, Layer, Rank, Spread
 from stepscope.timeline.top import top_gaps, top_kernels
 from stepscope.units import ms
@@ -23,7 +23,7 @@ _BOUNDS_US = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 10
 def rank_record(
     index: int,
     device: Device,
-    matching: Matching | None,
+    met: Arrivals | None,
     *,
     usable: bool,
     host_sound: bool,
@@ -33,7 +33,7 @@ def rank_record(
     Args:
         index: Position of the rank among the traces.
         device: Its trace, steps, gaps and defects.
-        matching: Collectives over ranks; None for a single rank.
+        met: Matched collectives; None for a single rank, or where none match.
         usable: False leaves out every idle figure.
         host_sound: False leaves out what depends on when the host did something.
     """
@@ -62,7 +62,7 @@ def rank_record(
         kernels_per_step=_kernels_per_step(device),
         kernels_per_layer=None if layers is None else layers.width,
         n_layers=None if layers is None else layers.n_layers,
-        budget_ms=_budget(index, device, budget, matching, usable=usable),
+        budget_ms=_budget(index, device, budget, met, usable=usable),
         idle_ms=_idle(budget, stitched=stitched, host=host_sound) if usable else None,
         closes_to_pct=None if budget is None or not usable else closing_pct(budget),
         busy_pct=100 * busy / span if known and span else None,
@@ -173,40 +173,41 @@ def _budget(
     index: int,
     device: Device,
     budget: PeriodBudget | None,
-    matching: Matching | None,
+    met: Arrivals | None,
     *,
     usable: bool,
 ) -> Budget | None:
     if budget is None:
         return None
     talk = float(budget.part("communication").mean())
-    wait = _exposed_wait(index, device, matching)
-    if not talk:
-        wait = 0.0
+    share = _waiting_share(index, device, met) if talk else 0.0
+    wait = None if share is None else talk * share
     return Budget(
         compute=ms(float(budget.part("compute").mean())),
         communication=ms(talk),
-        communication_transfer=None if wait is None else ms(max(talk - wait, 0.0)),
-        communication_wait=None if wait is None else ms(min(wait, talk)),
+        communication_transfer=None if wait is None else ms(talk - wait),
+        communication_wait=None if wait is None else ms(wait),
         memcpy=ms(float(budget.part("memcpy").mean())),
         idle=ms(float(budget.part("idle").mean())) if usable else None,
     )
 
 
-def _exposed_wait(
-    index: int, device: Device, matching: Matching | None
-) -> float | None:
-    """Mean waiting per step of this rank, nanoseconds, in its chosen periods."""
-    if matching is None or matching.refused:
+def _waiting_share(index: int, device: Device, met: Arrivals | None) -> float | None:
+    """Return the waiting part of this rank's exposed communication, 0 to 1.
+
+    It is that of the collectives that were matched, in its chosen periods; None where
+    they are less than half of all.
+    """
+    if met is None:
         return None
-    total = 0
-    for match in matching.matches:
-        offset = matching.offsets_ns[index]
-        start = match.start_ns[:, index] + offset
-        at = np.searchsorted(device.start, start, side="right") - 1
-        inside = (at >= 0) & (start < device.end[np.maximum(at, 0)])
-        total += int(match.wait_ns[inside, index].sum())
-    return total / len(device.start)
+    start = met.start[:, index] + met.offsets_ns[index]
+    mine = in_periods(device, start) & ~met.on_host
+    exposed = int(met.exposed[mine, index].sum())
+    talk = device.lanes.communication
+    every = int((covered(talk, device.end) - covered(talk, device.start)).sum())
+    if not exposed or 2 * exposed < every:
+        return None
+    return int(met.waited[mine, index].sum()) / exposed
 
 
 def _idle(

@@ -153,7 +153,8 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     ``transfer_ms`` and ``wait_ms_by_rank`` are means per step (per trace where there
     are no steps); ``wait_ms_by_rank`` follows the order of ``ranks``.
-    ``last_by_rank`` counts how often each rank arrived last.
+    ``last_by_rank`` counts how often each rank arrived last. ``on_host`` marks a
+    collective of the processor: devices may work while it waits.
     """
 
     name: str
@@ -162,6 +163,7 @@ class Collective(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     transfer_ms: float
     wait_ms_by_rank: tuple[float, ...]
     last_by_rank: tuple[int, ...]
+    on_host: bool = False
 
 
 class TraceResult(

@@ -1,16 +1,19 @@
 """What a reader of a trace's figures must know, as findings."""
 
 from stepscope.findings import Finding
+from stepscope.timeline.arrivals import Arrivals
 from stepscope.timeline.defect import DEFECTS
 from stepscope.timeline.device import Device
-from stepscope.timeline.ranks import Matching
+from stepscope.timeline.matches import Matching
 from stepscope.timeline.records import Rank
+from stepscope.units import ms
 
 
 def remarks(
     devices: list[Device],
     ranks: tuple[Rank, ...],
     matching: Matching | None,
+    met: Arrivals | None,
     slower: float | None,
 ) -> list[Finding]:
     """Return the defects of every rank as findings, and what else limits the figures.
@@ -19,6 +22,7 @@ def remarks(
         devices: The ranks' traces.
         ranks: Their records, in the same order.
         matching: Collectives over ranks; None for a single rank.
+        met: The matched collectives; None where none match.
         slower: By how much the traced step exceeds the untraced one, percent.
     """
     found = []
@@ -43,8 +47,24 @@ def remarks(
                 hint=DEFECTS["unequal-ranks"][2],
             )
         )
+    if matching is not None and met is not None:
+        found += _open_waiting(matching, met)
     found += _slowdown(ranks, slower)
     return found
+
+
+def _open_waiting(matching: Matching, met: Arrivals) -> list[Finding]:
+    """Say what is open of waiting where ends of one collective differ."""
+    n_open = met.open_ns
+    waited = int(met.waited[~met.on_host].max(axis=1, initial=0).sum())
+    if 4 * n_open < waited or not n_open:
+        return []
+    text = (
+        f"ranks leave collectives {ms(n_open / matching.n_steps):.3f} ms a step apart"
+        f" in all, where {ms(waited / matching.n_steps):.3f} ms are waited: by so"
+        " much waiting and transfer may be the other"
+    )
+    return [Finding(code="waiting-open", severity="info", message=text, hint="")]
 
 
 def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:

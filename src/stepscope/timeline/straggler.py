@@ -2,70 +2,128 @@
 
 import numpy as np
 
+from stepscope.timeline.arrivals import Arrivals, delays
 from stepscope.timeline.device import Device
-from stepscope.timeline.ranks import Matching
+from stepscope.timeline.matches import Match, Matching
 from stepscope.timeline.records import Collective, Rank
 from stepscope.units import ms
 
+#: Waiting below this share of a step is not worth a name.
+_LEAST_SHARE = 0.01
+#: Share of all waiting, and of the steps, for which one rank must be the cause.
+_MOST = 0.6
+#: Fewer steps do not show in how many of them a rank is late.
+_LEAST_STEPS = 3
 
-def collectives(devices: list[Device], matching: Matching | None) -> list[Collective]:
+
+def collectives(matching: Matching | None) -> list[Collective]:
     """Return the matched families, those that cost most waiting first."""
     if matching is None or matching.refused:
         return []
-    n = max(min(len(d.steps) for d in devices), 1)
-    found = []
-    for match in matching.matches:
-        last = match.start_ns.argmax(axis=1)
-        found.append(
-            Collective(
-                name=match.name,
-                per_step=len(match.step) / n,
-                n_matched=len(match.step),
-                transfer_ms=ms(int(match.transfer_ns.sum()) / n),
-                wait_ms_by_rank=tuple(
-                    ms(int(total) / n) for total in match.wait_ns.sum(axis=0)
-                ),
-                last_by_rank=tuple(int((last == r).sum()) for r in range(len(devices))),
-            )
-        )
+    found = [_record(match, matching.n_steps) for match in matching.matches]
     return sorted(found, key=lambda c: -sum(c.wait_ms_by_rank))
 
 
-def straggler(
-    ranks: tuple[Rank, ...], matching: Matching | None
-) -> tuple[int | None, str | None]:
-    """Name the rank for which the others wait, and whether by work or by start."""
-    if matching is None or matching.refused or not matching.matches:
-        return None, None
-    n = sum(len(m.step) for m in matching.matches)
-    last = sum(
-        np.bincount(m.start_ns.argmax(axis=1), minlength=len(ranks))
-        for m in matching.matches
+def _record(match: Match, n: int) -> Collective:
+    last = match.start_ns.argmax(axis=1)
+    return Collective(
+        name=match.name,
+        on_host=match.on_host,
+        per_step=len(match.step) / n,
+        n_matched=len(match.step),
+        transfer_ms=ms(int(match.transfer_ns.sum()) / n),
+        wait_ms_by_rank=tuple(
+            ms(int(total) / n) for total in match.wait_ns.sum(axis=0)
+        ),
+        last_by_rank=tuple(
+            int((last == r).sum()) for r in range(match.start_ns.shape[1])
+        ),
     )
-    wait = sum(m.wait_ns.sum(axis=0) for m in matching.matches)
-    worst = int(np.argmax(last))
-    others = np.delete(np.asarray(wait), worst)
-    # Arriving last by chance alone happens in 1 of n ranks.
-    if np.asarray(last)[worst] < max(0.6 * n, 1.5 * n / len(ranks)):
-        return None, "no rank arrives last in most collectives"
-    if int(np.asarray(wait)[worst]) > 0.5 * float(others.mean()):
-        return None, "the rank that arrives last most often waits nearly as long"
-    return worst, _why(ranks, worst)
 
 
-def _why(ranks: tuple[Rank, ...], worst: int) -> str:
-    mine = ranks[worst].budget_ms
-    rest = [r.budget_ms for i, r in enumerate(ranks) if i != worst]
-    others = [b for b in rest if b is not None]
-    if mine is None or not others:
-        return "arrives last; too few steps to say whether by work or by start"
-    work = mine.compute - float(np.median([b.compute for b in others]))
-    idles = [b.idle for b in others if b.idle is not None]
-    if mine.idle is None or not idles:
-        return f"arrives last; computes {work:+.3f} ms a step against the median rank"
-    start = mine.idle - float(np.median(idles))
-    if work > max(start, 0.0):
-        return f"by work: computes {work:+.3f} ms a step more than the median rank"
-    if start > max(work, 0.0):
-        return f"by start: idles {start:+.3f} ms a step more than the median rank"
-    return "arrives last, with neither more work nor more idle time than the others"
+def straggler(
+    devices: list[Device],
+    ranks: tuple[Rank, ...],
+    matching: Matching | None,
+    found: Arrivals | None,
+) -> tuple[int | None, str | None]:
+    """Name the rank for which the others wait, and whether by work or by start.
+
+    A rank causes what the others wait where it comes last. It is the straggler if it
+    causes most of all waiting and does so in most steps; a collective whose arrivals
+    lie closer together than its ends proves nothing about anybody.
+
+    Returns:
+        Index of the rank, None where there is no one rank; and why.
+    """
+    if matching is None or found is None or not len(found.step):
+        return None, None
+    n_ranks, n = len(ranks), matching.n_steps
+    caused = np.bincount(
+        found.last[found.told], found.cost[found.told], minlength=n_ranks
+    )
+    total = float(found.cost.sum())
+    if total < _LEAST_SHARE * _step_ns(devices) * n:
+        text = f"ranks wait {ms(total / n):.3f} ms a step for each other"
+        return None, f"{text}, below 1 % of it"
+    if caused.sum() < 0.5 * total:
+        return None, (
+            f"ranks wait {ms(total / n):.3f} ms a step for each other, but mostly where"
+            " their arrivals lie closer together than the ends of one collective"
+        )
+    worst = int(np.argmax(caused))
+    many, of = _times(found, worst, n_ranks)
+    if caused[worst] < _MOST * total:
+        each = ", ".join(f"rank {ranks[r].rank} {ms(c / n):.3f}"
+                         for r, c in enumerate(caused))  # fmt: skip
+        return (
+            None,
+            f"ranks wait for each other in turn; ms a step by who is late: {each}",
+        )
+    if of >= _LEAST_STEPS and many < _MOST * of:
+        return None, (
+            f"{ms(caused[worst] / n):.3f} ms a step are waited for rank"
+            f" {ranks[worst].rank}, but in {many} of {of} steps"
+        )
+    return worst, _why(found, devices, worst, float(caused[worst]) / n, n)
+
+
+def _step_ns(devices: list[Device]) -> float:
+    """Return a step's mean length, or the span where there are no whole steps."""
+    every = [d.end - d.start for d in devices if len(d.start)]
+    if every:
+        return float(np.concatenate(every).mean())
+    return max(float(d.trace.ops.end_ns.max() - d.trace.ops.start_ns[0])
+               for d in devices)  # fmt: skip
+
+
+def _times(found: Arrivals, worst: int, n_ranks: int) -> tuple[int, int]:
+    """Return in how many steps one rank is the largest cause, and of how many."""
+    step, unit = np.unique(found.step, return_inverse=True)
+    table = np.zeros((len(step), n_ranks))
+    np.add.at(table, (unit[found.told], found.last[found.told]), found.cost[found.told])
+    some = table.max(axis=1) > 0
+    return int((table[some].argmax(axis=1) == worst).sum()), int(some.sum())
+
+
+def _why(
+    found: Arrivals, devices: list[Device], worst: int, caused: float, n: int
+) -> str:
+    text = f"the others wait {ms(caused):.3f} ms a step for it"
+    kept = delays(found, devices, worst)
+    parts = {"work": kept.work, "start": kept.idle, "transfer": kept.left}
+    grown = {word: ns for word, ns in parts.items() if ns > 0}
+    whole = sum(grown.values())
+    if not whole:
+        return f"arrives last: {text}; by work or by start is not known"
+    words = [w for w, ns in sorted(grown.items(), key=lambda kv: -kv[1])
+             if ns >= 0.25 * whole]  # fmt: skip
+    said = (
+        f"computes {ms(kept.work / n):+.3f}",
+        f"idles {ms(kept.idle / n):+.3f}",
+        f"leaves the one before {ms(kept.left / n):+.3f}",
+    )
+    return (
+        f"by {' and '.join(words)}: {text}; between collectives it {', '.join(said)}"
+        " ms a step against the median rank"
+    )

@@ -1,0 +1,148 @@
+"""Ranks that share experts, played out in time: who is waited for, and why."""
+
+from functools import cache
+
+import pytest
+from tests.timeline.pair import GLOO, Plan, traces
+
+from stepscope.timeline.analyze import analyze_traces
+from stepscope.timeline.records import Collective, Rank, TraceResult
+
+SLOW_EXPERTS = Plan(experts=lambda r, _k: 1 + 0.3 * r)
+LATE_LAUNCH = Plan(launch_us=lambda r, _k: 500 + 700 * r)
+
+
+@cache
+def found(plan: Plan) -> TraceResult:
+    return analyze_traces(traces(plan))
+
+
+def waits(plan: Plan) -> list[float]:
+    budgets = [rank.budget_ms for rank in found(plan).ranks]
+    return [b.communication_wait or 0.0 for b in budgets if b is not None]
+
+
+def family(plan: Plan, word: str) -> Collective:
+    (match,) = [c for c in found(plan).collectives if word in c.name]
+    return match
+
+
+@pytest.mark.parametrize(
+    ("plan", "late", "why"),
+    [
+        (SLOW_EXPERTS, 1, "by work: the others wait 0.41"),
+        (Plan(experts=lambda r, _k: 1.3 - 0.3 * r), 0, "by work: the others wait 0.41"),
+        (LATE_LAUNCH, 1, "by start: the others wait 0.64"),
+        (Plan(host_us=lambda r, _k: 900 + 1000 * r), 1, "by start: the others wait 1."),
+        (Plan(tail_us=lambda r, _k: 1000 * (1 - r)), 0, "by work: the others wait 0.9"),
+        (
+            Plan(
+                launch_us=lambda r, _k: 500 + 300 * r,
+                experts=lambda r, _k: 1 + 0.2 * r,
+            ),
+            1,
+            "by start and work: the others wait 0.5",
+        ),
+        (
+            Plan(n_ranks=4, experts=lambda r, _k: 1 + 0.3 * (r == 2)),
+            2,
+            "by work: the others wait 0.39",
+        ),
+    ],
+    ids=["experts", "experts of 0", "launch", "host", "sampling", "both", "four"],
+)
+def test_the_rank_that_is_late_is_named_with_its_cause(
+    plan: Plan, late: int, why: str
+) -> None:
+    assert found(plan).straggler_rank == late
+    assert (found(plan).straggler_reason or "").startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("plan", "why"),
+    [
+        (Plan(), "in turn"),
+        (Plan(gloo=False, host_us=lambda _r, _k: 300.0), "ranks wait"),
+        (Plan(transfer_us=80.0), "ranks wait"),
+        (
+            Plan(
+                attention=lambda r, _k: 1.6 - 0.6 * r, experts=lambda r, _k: 1 + 0.3 * r
+            ),
+            "in turn; ms a step by who is late: rank 0 0.34",
+        ),
+        (Plan(host_us=lambda r, k: 900 + 1000 * ((k + r) % 2)), "in turn"),
+        (
+            Plan(launch_us=lambda r, k: 500 + 20_000 * (r == 0 and k == 9) + 100 * r),
+            "in 1 of 24 steps",
+        ),
+    ],
+    ids=["balanced", "no gloo", "slow links", "in turn", "by step", "one stall"],
+)
+def test_no_rank_is_named_where_none_is_late_as_a_rule(plan: Plan, why: str) -> None:
+    assert found(plan).straggler_rank is None
+    assert why in (found(plan).straggler_reason or "")
+
+
+@pytest.mark.parametrize("off_us", [5_000, 30, 8, -8, -30, -5_000, 4_870, -10_300])
+def test_a_clock_that_is_off_names_no_rank_that_is_not_late(off_us: float) -> None:
+    clocks = (float(off_us), 0.0)
+    balanced = analyze_traces(traces(Plan(offset_us=clocks)))
+    assert balanced.straggler_rank is None
+    work = analyze_traces(
+        traces(Plan(experts=lambda r, _k: 1 + 0.3 * r, offset_us=clocks))
+    )
+    assert work.straggler_rank == 1
+    assert (work.straggler_reason or "").startswith("by work")
+    assert ("clock-offset" in work.quality.defects) is (abs(off_us) > 8)
+
+
+@pytest.mark.parametrize("off_us", [5_000, 30, -4_870])
+def test_waiting_is_the_same_on_clocks_that_differ(off_us: float) -> None:
+    moved = Plan(experts=SLOW_EXPERTS.experts, offset_us=(off_us, 0.0))
+    assert waits(moved) == pytest.approx(waits(SLOW_EXPERTS), abs=0.02)
+    assert family(moved, GLOO).wait_ms_by_rank == pytest.approx(
+        family(SLOW_EXPERTS, GLOO).wait_ms_by_rank, abs=0.01
+    )
+
+
+def test_a_small_offset_says_how_much_of_waiting_is_open() -> None:
+    moved = Plan(offset_us=(8.0, 0.0))
+    (said,) = [f for f in found(moved).findings if f.code == "waiting-open"]
+    assert "0.1" in said.message
+    assert not [f for f in found(LATE_LAUNCH).findings if f.code == "waiting-open"]
+
+
+def test_a_rank_whose_trace_begins_later_has_the_same_waiting() -> None:
+    later = Plan(experts=SLOW_EXPERTS.experts, first=(0, 2))
+    assert waits(later) == pytest.approx(waits(SLOW_EXPERTS), abs=0.01)
+    assert found(later).straggler_rank == 1
+    assert family(later, "ReduceScatter").per_step == 10
+
+
+def test_waiting_on_the_host_is_waiting_and_no_part_of_communication() -> None:
+    host = Plan(host_us=lambda r, _k: 900 + 1000 * r)
+    assert family(host, GLOO).on_host
+    assert family(host, GLOO).wait_ms_by_rank == pytest.approx((1.0, 0.0), abs=0.02)
+    assert family(host, GLOO).last_by_rank == (0, 24)
+    assert waits(host) == pytest.approx([0.02, 0.02], abs=0.01)
+    rank = found(host).ranks[0]
+    assert (rank.top_gaps[0].host or "").startswith("gloo:all_reduce (7")
+
+
+@pytest.mark.parametrize("plan", [SLOW_EXPERTS, LATE_LAUNCH], ids=["work", "launch"])
+def test_each_rank_closes_and_waits_for_what_was_planned(plan: Plan) -> None:
+    first, second = found(plan).ranks
+    for rank in (first, second):
+        parts = rank.budget_ms
+        assert rank.closes_to_pct == 0
+        assert parts is not None
+        assert parts.communication_transfer == pytest.approx(0.225, abs=0.005)
+        assert _sum(rank) == pytest.approx(rank.step_ms.mean if rank.step_ms else 0)
+    late = 0.63 if plan is LATE_LAUNCH else 0.388
+    assert waits(plan) == pytest.approx([late + 0.015, 0.015], abs=0.01)
+
+
+def _sum(rank: Rank) -> float:
+    b = rank.budget_ms
+    assert b is not None
+    return b.compute + b.communication + b.memcpy + (b.idle or 0.0)
