@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 from stepscope.analysis.analyze import analyze
 from stepscope.recipe.records import Workload
 from stepscope.run.requests import Request
-from stepscope.run.run import Cell, Launch, Run, Timeline
+from stepscope.run.run import Cell, Launch, Run, Summary, Timeline
 
 MS = 1_000_000
 
@@ -65,6 +65,28 @@ def cells(draw: st.DrawFn, number: int) -> Cell:
 
 
 @st.composite
+def summaries(draw: st.DrawFn) -> Summary:
+    figure = st.sampled_from([0.0, 1e-3, 0.5, 20.0, 1e6])
+    names = st.sampled_from(["ttft_ms", "tpot_ms", "itl_ms", "e2el_ms"])
+    kinds = st.dictionaries(st.sampled_from(["mean", "median", "p99"]), figure)
+    return Summary(
+        n_completed=draw(st.sampled_from([0, 1, 7, 64])),
+        n_failed=draw(st.sampled_from([0, 1, 64])),
+        duration_s=draw(st.sampled_from([None, 0.0, 1e-6, 2.0])),
+        input_tokens=draw(st.sampled_from([None, 0, 640])),
+        output_tokens=draw(st.sampled_from([None, 0, 1, 640])),
+        stats=draw(st.dictionaries(names, kinds)),
+    )
+
+
+@st.composite
+def bare_cells(draw: st.DrawFn, number: int) -> Cell:
+    """A cell of which only somebody's figures are known."""
+    made = draw(cells(number))
+    return msgspec.structs.replace(made, requests=(), summary=draw(summaries()))
+
+
+@st.composite
 def runs(draw: st.DrawFn) -> Run:
     return Run(
         id="any",
@@ -73,7 +95,10 @@ def runs(draw: st.DrawFn) -> Run:
         launches=tuple(
             Launch(name=f"l{i}", configuration="a", session=f"s{i}") for i in range(2)
         ),
-        cells=tuple(draw(cells(i)) for i in range(draw(st.integers(0, 4)))),
+        cells=tuple(
+            draw(st.one_of(cells(i), bare_cells(i)))
+            for i in range(draw(st.integers(0, 4)))
+        ),
     )
 
 

@@ -147,6 +147,10 @@ def test_sglangs_names_become_ours_and_unknown_failures_stay_unknown() -> None:
         (small(completed=3), "completed: is 3, but 2"),
         (small(ttfts=["x", 0.25, 0.0]), "request 0"),
         (small(itls=[["x"], [0.2], []]), "request 0"),
+        (small(duration=-1.0), "duration: is '-1.0'; 0 or more"),
+        (small(mean_ttft_ms=-3.0), "mean_ttft_ms: is '-3.0'; 0 or more"),
+        (small(total_output_tokens=-5), "total_output_tokens: is '-5'; 0 or more"),
+        (small(max_concurrency=0), "max_concurrency: is '0'; 1 or more"),
     ],
 )
 def test_damage_is_told_with_its_key(data: bytes, text: str) -> None:

@@ -18,6 +18,10 @@ from stepscope.run.run import Summary
 from stepscope.units import NS_PER_S
 
 _LISTS = ("start_times", "ttfts", "itls", "output_lens", "input_lens")
+_NEVER_NEGATIVE = frozenset(
+    {"duration", "completed", "failed", "num_prompts", "total_input_tokens",
+     "total_output_tokens"}
+)  # fmt: skip
 #: What files call a metric -> our name. SGLang's client writes the same form.
 _METRICS: dict[str, str] = {
     "ttft": "ttft_ms",
@@ -89,6 +93,7 @@ def read_result(raw: dict[str, Any]) -> BenchResult:
     for key in ("duration", "completed"):
         if not isinstance(raw.get(key), (int, float)):
             raise ValueError(f"key {key}: {_seen(raw.get(key))}; a number is needed")  # noqa: TRY004
+    _refuse_impossible(raw)
     requests = _requests(raw)
     return BenchResult(
         requests=requests,
@@ -102,6 +107,18 @@ def read_result(raw: dict[str, Any]) -> BenchResult:
         backend=_text(raw.get("backend")),
         failures_known=_failed(raw) is not None,
     )
+
+
+def _refuse_impossible(raw: dict[str, Any]) -> None:
+    """Raise where a count or a time is negative, or there are slots and none."""
+    for key, value in raw.items():
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        mean = key.endswith("_ms") and key.startswith(("mean_", "median_"))
+        if number and value < 0 and (key in _NEVER_NEGATIVE or mean):
+            raise ValueError(f"key {key}: {_seen(value)}; 0 or more is needed")
+    slots = _whole(raw.get("max_concurrency"))
+    if slots is not None and slots < 1:
+        raise ValueError(f"key max_concurrency: {_seen(slots)}; 1 or more is needed")
 
 
 def _seen(value: object) -> str:

@@ -45,7 +45,7 @@ def token_stacks(
     """
     rows: dict[tuple[str, int], list[CellResult]] = defaultdict(list)
     for cell in readable_or_untraced(cells):
-        if cell.concurrency and cell.tpot_ms.mean is not None:
+        if cell.concurrency and cell.tpot_ms.mean:
             rows[cell.configuration, cell.concurrency].append(cell)
     stacks = []
     order = list(dict.fromkeys(name for name, _ in rows))
