@@ -70,7 +70,7 @@ def a_rank(
     )
 
 
-@settings(max_examples=60)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(OP, max_size=25))
 def test_the_parts_of_a_step_sum_to_its_period(
     extra: list[tuple[int, int, int, int]],
@@ -91,7 +91,7 @@ def test_the_parts_of_a_step_sum_to_its_period(
     assert rank.closes_to_pct == 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(OP, max_size=8).map(lambda ops: [op for op in ops if op[3] != 1]),
     st.lists(st.integers(0, 20_000), min_size=2, max_size=4),

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stepscope.errors import ArchiveError, RecipeError
 from stepscope.timeline.columns import Trace
@@ -32,6 +32,7 @@ def spans(pairs: list[tuple[int, int]]) -> tuple[set[int], tuple[np.ndarray, ...
     return {x for s, n in pairs for x in range(s, s + n)}, union(start, end)
 
 
+@settings(deadline=None)
 @given(PAIRS, PAIRS)
 def test_interval_arithmetic_is_set_arithmetic(
     a: list[tuple[int, int]], b: list[tuple[int, int]]
@@ -51,6 +52,7 @@ def event(name: str, ts: float, dur: float, **args: object) -> dict[str, object]
     return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "args": args}
 
 
+@settings(deadline=None)
 @given(PAIRS.filter(lambda pairs: any(n for _, n in pairs)))
 def test_busy_and_gaps_fill_the_span(pairs: list[tuple[int, int]]) -> None:
     rows = [event("k", s, n, device=0, stream=7) for s, n in pairs if n]
@@ -78,6 +80,7 @@ def test_stamps_since_an_epoch_stay_exact() -> None:
 
 
 @pytest.mark.parametrize("n_decimals", [None, 0, 1, 3, 6])
+@settings(deadline=None)
 @given(
     stamps=st.lists(
         st.tuples(st.integers(10**15, 4 * 10**15), st.integers(0, 10**6 - 1)),
