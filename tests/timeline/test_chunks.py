@@ -1,7 +1,7 @@
 """Columns that grow as rows are read."""
 
 import numpy as np
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 
 from stepscope.timeline.chunks import Chunks
 from stepscope.timeline.columns import HostSpans, rows_of_each
@@ -9,6 +9,7 @@ from stepscope.timeline.columns import HostSpans, rows_of_each
 _PARTS = st.lists(st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5), max_size=6)
 
 
+@settings(deadline=None)
 @given(_PARTS)
 def test_a_column_is_its_parts_one_after_the_other(parts: list[list[int]]) -> None:
     rows = Chunks()
@@ -22,6 +23,7 @@ def test_a_column_is_its_parts_one_after_the_other(parts: list[list[int]]) -> No
     assert not rows.columns
 
 
+@settings(deadline=None)
 @given(_PARTS)
 def test_a_value_that_all_rows_share_stands_for_all(parts: list[list[int]]) -> None:
     rows = Chunks()

@@ -37,7 +37,7 @@ def remarks(
                     hint=do,
                 )
             )
-        found += _step_findings(rank)
+        found += _step_findings(rank, device.steps.doubt)
     if matching is not None and matching.refused:
         found.append(
             Finding(
@@ -93,7 +93,17 @@ def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:
     ]
 
 
-def _step_findings(rank: Rank) -> list[Finding]:
+def _step_findings(rank: Rank, doubt: str | None) -> list[Finding]:
+    if doubt is not None and rank.step_source == "graph-launches":
+        return [
+            Finding(
+                code="steps-ambiguous",
+                severity="warning",
+                message=f"rank {rank.rank}: {doubt}: a step may be several of them (a"
+                " draft, pieces), and each was taken for a step of its own",
+                hint="Capture with step annotations on.",
+            )
+        ]
     if rank.step_source == "period":
         return [
             Finding(

@@ -11,6 +11,7 @@ import numpy as np
 
 from stepscope.timeline.columns import I64, Bool, Trace
 from stepscope.timeline.steps import call_of_ops
+from stepscope.timeline.turns import launches_per_step
 
 _Table = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 #: A node count that occurs this often belongs to a graph of its own.
@@ -100,8 +101,11 @@ def late_flushed(found: Replays) -> str | None:
     """Say which replays hold only the beginning or the end of their graph.
 
     Unlike records lost here and there, a late flush leaves the same few nodes of
-    every step; a graph of its own that happens to be a part of another is rare.
+    every step; a graph of its own that happens to be a part of another is rare, and
+    is launched in turn with it.
     """
+    if launches_per_step(found.n_nodes) > 1:
+        return None
     repeats = np.bincount(found.kind_of, minlength=len(found.kinds))
     for i, part in enumerate(found.order):
         if repeats[i] < 2 or not len(part):

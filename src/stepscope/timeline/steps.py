@@ -7,15 +7,18 @@ periods tile the trace and nothing between them is lost.
 
 import re
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Trace
+from stepscope.timeline.turns import heads, launches_per_step
 
 #: A decode graph has at least this many nodes, and is replayed at least this often.
 _LEAST_NODES = 20
 _LEAST_REPLAYS = 3
+#: Smaller graphs may be pieces of a step, such as what lies between two attentions.
+_WHOLE_NODES = 100
 
 #: Annotations of one engine step: vLLM (old and new form), SGLang, and generic.
 _STEP_NAMES = (
@@ -42,6 +45,7 @@ class Steps:
             our own export) or ``none``.
         period_ends: int64[n]; where each step's period ends: the first operation of
             whatever step comes next. For the last step of a run it is -1.
+        doubt: What else a step may be, where that can not be told; else None.
     """
 
     first_ns: I64
@@ -50,6 +54,7 @@ class Steps:
     n_ops: I64
     source: str
     period_ends: I64
+    doubt: str | None = None
 
     def __len__(self) -> int:
         return len(self.first_ns)
@@ -64,13 +69,14 @@ def find_steps(trace: Trace) -> Steps:
     if len(trace.marked_steps):
         return _from_marks(trace)
     annotated = _from_annotations(trace)
-    graphs = _from_graphs(trace)
+    graphs, n_launches = _from_graphs(trace)
     # More than one launch an annotated step: the graphs are pieces, not steps.
     whole = graphs is not None and (
-        annotated is None or len(annotated) <= len(graphs) < 2 * len(annotated)
+        annotated is None
+        or (len(annotated) <= len(graphs) and n_launches < 1.5 * len(annotated))
     )
     if graphs is not None and whole:
-        return graphs
+        return graphs if annotated is None else replace(graphs, doubt=None)
     if annotated is not None:
         return annotated
     if graphs is not None:
@@ -150,24 +156,38 @@ def call_of_ops(trace: Trace) -> I64:
     return _owner(trace)[1]
 
 
-def _from_graphs(trace: Trace) -> Steps | None:
+def _from_graphs(trace: Trace) -> tuple[Steps | None, int]:
+    """Return steps by graph launches, and how many launches of graphs there are."""
     call = call_of_ops(trace)
     owned = call >= 0
     if not owned.any():
-        return None
+        return None, 0
     counts = np.bincount(call[owned], minlength=len(trace.calls))
-    big = trace.calls.is_graph & (counts >= _LEAST_NODES)
-    if not big.any():
-        return None
+    every = np.flatnonzero(trace.calls.is_graph & (counts > 0))
+    big = every[counts[every] >= _LEAST_NODES]
+    if not len(big):
+        return None, 0
     sizes, repeats = np.unique(counts[big], return_counts=True)
     best = int(np.argmax(repeats))
     if repeats[best] < _LEAST_REPLAYS:
-        return None
-    chosen = np.flatnonzero(big & (counts == sizes[best]))
+        return None, len(every)
+    own = counts[big] == sizes[best]
+    chosen, others, doubt = big[own], big[~own], None
+    period = launches_per_step(counts[every])
+    if period > 1:
+        begun = heads(counts[every], period)
+        if begun is None:
+            doubt = (
+                f"{period} graphs are launched in turn, and none tells which is the"
+                " first of a step"
+            )
+        else:
+            chosen, others = every[begun], others[:0]
+    elif sizes[best] < _WHOLE_NODES:
+        doubt = f"a graph of {sizes[best]} nodes is small for a whole step"
     first = np.full(len(trace.calls), np.iinfo(np.int64).max)
     np.minimum.at(first, call[owned], trace.ops.start_ns[owned])
-    others = np.flatnonzero(big & (counts != sizes[best]))
-    return _assemble(
+    steps = _assemble(
         trace,
         first[chosen],
         other_first=first[others],
@@ -175,6 +195,7 @@ def _from_graphs(trace: Trace) -> Steps | None:
         n_ops=counts[chosen],
         source="graph-launches",
     )
+    return replace(steps, doubt=doubt), len(every)
 
 
 def _kinds_at(trace: Trace, launched_ns: I64) -> list[str]:

@@ -1,0 +1,51 @@
+"""Whether one step launches several graphs: a model and its draft, or its pieces."""
+
+import numpy as np
+
+from stepscope.timeline.columns import I64, Bool
+
+_MOST_LAUNCHES = 256
+_LEAST_STEPS = 3
+#: Share of launches that must repeat, since a window cuts and a step may be odd.
+_STEADY = 0.95
+#: Graphs of one model at two batch sizes hold about as many nodes; those of a model
+#: and its draft do not.
+_APART = 1.5
+#: Batch sizes do not come in turn this many at a time: these are pieces of one step.
+_PIECES = 5
+
+
+def launches_per_step(sizes: I64) -> int:
+    """Return after how many launches the same graphs come again; 1 where they do not.
+
+    Args:
+        sizes: Nodes of each graph launch, in order of launch.
+    """
+    n = len(sizes)
+    for period in range(1, min(_MOST_LAUNCHES, n // _LEAST_STEPS) + 1):
+        if float((sizes[period:] == sizes[:-period]).mean()) >= _STEADY:
+            return period
+    return 1
+
+
+def heads(sizes: I64, period: int) -> Bool | None:
+    """Return which launches begin a step of ``period`` launches.
+
+    The largest graph is taken as the first: the model, and what follows its draft. Of
+    many pieces it is the largest that occurs once.
+
+    Returns:
+        None where the graphs are so alike that each may be a step of its own, or
+        where no graph tells where a step begins.
+    """
+    pattern = sizes[-period - period // 2 :][:period]
+    if period < _PIECES and pattern.max() < _APART * pattern.min():
+        return None
+    kinds, n = np.unique(pattern, return_counts=True)
+    if period >= _PIECES:
+        kinds = kinds[n == 1]
+    if not len(kinds):
+        return None
+    mine = sizes == kinds.max()
+    first: Bool = mine & (np.concatenate([[0], sizes[:-1]]) != sizes)
+    return first
