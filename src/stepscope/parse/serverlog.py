@@ -26,6 +26,7 @@ from stepscope.parse.log.samples import (
 from stepscope.parse.log.shapes import Dull
 from stepscope.parse.log.state import Here
 from stepscope.parse.log.vllm_boot import ready
+from stepscope.parse.log.wrapping import Wrapping
 from stepscope.run.serverlog import ServerLog
 
 _ENGINE_NUMBER = re.compile(rb"Engine (\d+): ")
@@ -47,6 +48,7 @@ class LogReader:
 
     def __init__(self, engine: str | None = None) -> None:
         self._lines = LineSplitter()
+        self._wrapping = Wrapping()
         self._messages = Messages(engine)
         self._shapes = self._messages.shapes
         self._lanes = Lanes(self._messages)
@@ -62,7 +64,8 @@ class LogReader:
 
     def feed(self, data: bytes) -> None:
         """Take the next bytes."""
-        lines = iter(self._lines.feed(data))
+        self._wrapping.see(data)
+        lines = iter(self._wrapping.bare(self._lines.feed(data)))
         while group := list(islice(lines, _GROUP)):
             if self._mute and len(group) >= _FEW:
                 self._mute = self._skim(group)
@@ -157,7 +160,7 @@ class LogReader:
     def close(self) -> ServerLog:
         """Return the record; the reader is spent afterwards."""
         truncated = False
-        for raw in self._lines.close():
+        for raw in self._wrapping.bare(list(self._lines.close())):
             truncated = True
             self._n_lines += 1
             self._raw(raw)

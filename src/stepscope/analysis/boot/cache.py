@@ -5,6 +5,7 @@ import msgspec
 from stepscope.analysis.boot.advice import Advice, flag, number
 from stepscope.analysis.boot.room import (
     ceil_to,
+    device_at_least_gib,
     device_gib,
     floor_to,
     free_share,
@@ -53,10 +54,10 @@ def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
                 "medium",
             )
         else:
-            advice.wrong.append(
-                f"Raise {name}, as the message says: it is {share:g} already, and what"
-                " is allocated after the cache needs the rest."
-            )
+            _little_room(share, name, advice)
+        _many_sequences(log, advice)
+    elif log.engine == "vllm" and ledger.device_gib is None and share is not None:
+        _little_room(share, name, advice)
         _many_sequences(log, advice)
     else:
         advice.wrong.append(
@@ -71,6 +72,23 @@ def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
             " the budget is smaller than the model."
         )
     return advice
+
+
+def _little_room(share: float, name: str, advice: Advice) -> None:
+    if share >= MAX_SHARE:
+        advice.wrong.append(
+            f"Raise {name}, as the message says: it is {share:g} already, and what is"
+            " allocated after the cache needs the rest."
+        )
+        return
+    advice.fix(
+        name,
+        "raise",
+        MAX_SHARE,
+        "all that can be asked for; the log does not hold the figures that say whether"
+        " it is enough",
+        "low",
+    )
 
 
 def _sglang_share(log: ServerLog) -> float | None:
@@ -94,8 +112,19 @@ def _raise(log: ServerLog, advice: Advice, value: float) -> None:
             "high",
         )
         return
-    device, kv = log.ledger.device_gib or 0.0, log.ledger.kv_gib or 0.0
-    share = utilization(log) or 0.0
+    kv, share = log.ledger.kv_gib or 0.0, utilization(log) or 0.0
+    if log.ledger.device_gib is None:
+        least = device_at_least_gib(log) or 0.0
+        advice.fix(
+            flag(log, "share"),
+            "raise",
+            value,
+            f"the log does not say the GPU's size; by its figures it has at least"
+            f" {least:.1f} GiB, so that each 0.01 adds {0.01 * least:.2f} GiB or more"
+            f" and the cache gets at least {kv + (value - share) * least:.2f} GiB",
+        )
+        return
+    device = log.ledger.device_gib
     even = share + max(0.0, -kv) / device
     advice.fix(
         flag(log, "share"),
@@ -234,6 +263,10 @@ def small_kv_advice(failure: Failure, log: ServerLog) -> Advice:
         )
     share = utilization(log)
     device = device_gib(log, failure)
+    kv = log.ledger.kv_gib
+    if needed is None and length and fits and kv is not None and kv > 0:
+        needed, available = kv * length / fits, kv
+    device = device or device_at_least_gib(log)
     if needed is not None and available is not None and share is not None and device:
         value = ceil_to(share + (needed - available) / device, 0.01)
         if value <= MAX_SHARE:
@@ -244,6 +277,8 @@ def small_kv_advice(failure: Failure, log: ServerLog) -> Advice:
                 f"gives the cache the missing {needed - available:.2f} GiB; keeps the"
                 " length",
             )
+        elif device_gib(log, failure) is None:
+            _little_room(share, flag(log, "share"), advice)
         else:
             advice.wrong.append(
                 f"Raise {flag(log, 'share')}: {value:.2f} would be needed, which leaves"
@@ -265,7 +300,8 @@ def _llama_context(failure: Failure, log: ServerLog) -> Advice:
     if free is not None:
         free -= log.ledger.weights_gib or 0.0
     value = context // 2 if context else None
-    if context and asked and free is not None and 0 < free < asked:
+    one = (number(log, "n_gpus") or 1) == 1
+    if context and asked and one and free is not None and 0 < free < asked:
         value = int(floor_to(context * free / asked, 256))
     advice = Advice(
         why="The cache for the whole context is allocated at once, and it did not fit"

@@ -76,6 +76,7 @@ _DIRECT = {
     "no-kv-memory": "no-kv-memory",
     "kv-smaller-than-context": "kv-smaller-than-context",
     "kv-alloc": "kv-smaller-than-context",
+    "compute-alloc": "gpu-oom-warmup-after-kv",
     "free-memory-below-request": "free-memory-below-request",
     "unbalanced-memory": "free-memory-below-request",
     "memory-race": "memory-race",
@@ -118,8 +119,11 @@ def _oom(failure: Failure, log: ServerLog) -> str:
     """In which phase memory ran out: by the traceback, else by the last milestone."""
     if failure.after_ready:
         return "gpu-oom-runtime"
-    if log.engine == "llamacpp" and _follows(failure, log, "kv-alloc"):
-        return "kv-smaller-than-context"
+    if log.engine == "llamacpp":
+        if _follows(failure, log, "kv-alloc"):
+            return "kv-smaller-than-context"
+        if _follows(failure, log, "compute-alloc"):
+            return "gpu-oom-warmup-after-kv"
     if any(words in failure.text for words in _CAPTURE_TEXT):
         return "gpu-oom-capture"
     text = " ".join(failure.frames)

@@ -5,7 +5,12 @@ from collections.abc import Callable
 from stepscope.analysis.boot.advice import Advice
 from stepscope.analysis.boot.cache import no_kv_advice, small_kv_advice
 from stepscope.analysis.boot.causes import cause_of, pins_host_memory
-from stepscope.analysis.boot.host import ray_advice, silent_cause, waiting
+from stepscope.analysis.boot.host import (
+    hang_advice,
+    ray_advice,
+    silent_cause,
+    waiting,
+)
 from stepscope.analysis.boot.oom import oom_advice
 from stepscope.analysis.boot.root import Root, find_root
 from stepscope.analysis.boot.setup import ADVICE as SETUP
@@ -53,11 +58,7 @@ def diagnose(log: ServerLog, *, exit_code: int | None = None) -> BootVerdict:
     elif cause == "host-oom-kill":
         advice = ray_advice(log)
     elif cause == "hang":
-        advice = Advice(
-            why="A collective or a step did not finish in time: a process waits for"
-            f" another that does not come. {failure.text[:200]}",
-            wrong=["A slow GPU: the limit is minutes, a step takes milliseconds."],
-        )
+        advice = hang_advice(log, failure.text)
     elif cause in _ADVICE:
         advice = _ADVICE[cause](failure, log)
     else:
@@ -96,6 +97,7 @@ def _no_failure(log: ServerLog) -> BootVerdict:
         cause=cause,
         root_line=boot.last_progress_line if cause is not None else None,
         why=why,
+        fixes=tuple(hang_advice(log).fixes) if cause == "hang" else (),
         wrong_readings=tuple(wrong),
     )
 
@@ -123,7 +125,7 @@ def _came_up_first(log: ServerLog) -> str:
 def _unknown(failure: Failure) -> Advice:
     advice = Advice(
         why=f"The first failure is: {failure.text[:300].rstrip('.')}. It is none of"
-        " the causes that are known here, so no fix is offered."
+        " the causes that are known here."
     )
     if failure.frames:
         advice.why += f" It was raised in {failure.frames[-1]}."
@@ -138,6 +140,15 @@ def _unknown(failure: Failure) -> Advice:
             round(size * 1.25, 1) if size is not None else None,
             "at least this much on top of what is in use",
             "low",
+        )
+    if "Gloo connectFullMesh" in failure.text:
+        advice.fix(
+            "GLOO_SOCKET_IFNAME",
+            "set",
+            "the interface on which the hosts reach each other",
+            "the ranks could not connect: the host's name leads to an address that"
+            " others do not reach",
+            "medium",
         )
     if failure.signature == "illegal-access":
         advice.fix(

@@ -11,6 +11,8 @@ PINNED_WHILE_LOADING = 1.4
 #: Hints of one minute each without any progress, after the cache and before it.
 HANG_HINTS_AFTER_KV = 5
 HANG_HINTS = 30
+#: A process that says this of itself did not fall silent; what follows is missing.
+_OWN_WORDS = ("WorkerProc failed", "WorkerProc hit an exception", "hit an exception:")
 _LATE = ("kv_alloc", "kernel_warmup", "graph_capture", "sampler_warmup", "ready")
 _SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
 
@@ -26,7 +28,7 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     )
     weights_in = log.ledger.weights_gib is not None and (loaded or _all_ranks_in(log))
     counted = log.boot.oom_kills
-    if root.kernel is not None or (counted and root.exit_code in (None, -9)):
+    if root.kernel is not None or (counted and root.exit_code in (None, 1, -9)):
         return "host-oom-kill", _killed(root, log, certain=True)
     if root.exit_code == -7:
         advice = Advice(
@@ -40,11 +42,24 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
         and counted != 0
         and not weights_in
         and root.silent
-        and root.exit_code in (None, -9)
-        and (root.fatal_line is not None or root.exit_code == -9)
+        and (root.exit_code == -9 or _child_vanished(root, log))
     ):
         return "host-oom-kill", _killed(root, log, certain=False)
     return "unknown", _unexplained(root, log)
+
+
+def _child_vanished(root: Root, log: ServerLog) -> bool:
+    """A process waited for another that ended and had said nothing.
+
+    A server whose worker was killed ends by itself, with 1. A traceback that stops in
+    the middle says that the log was cut, not that a process fell silent.
+    """
+    fatal = root.fatal_line
+    if fatal is None or root.exit_code not in (None, 1) or log.engine == "llamacpp":
+        return False
+    if any(words in fatal.text for words in _OWN_WORDS):
+        return False
+    return log.boot.tracebacks <= sum(bool(f.frames) for f in log.failures)
 
 
 def _all_ranks_in(log: ServerLog) -> bool:
@@ -220,6 +235,33 @@ def _unexplained(root: Root, log: ServerLog) -> Advice:
             "set",
             "look for oom_kill",
             "tells whether the kernel killed it",
+        )
+    return advice
+
+
+def hang_advice(log: ServerLog, text: str = "") -> Advice:
+    """Say what a process that waits for another may be told to do without."""
+    advice = Advice(
+        why="A collective or a step did not finish in time: a process waits for"
+        f" another that does not come. {text[:200]}".rstrip(),
+        wrong=["A slow GPU: the limit is minutes, a step takes milliseconds."],
+    )
+    ranks = number(log, "world_size", "tensor_parallel_size") or 1
+    if ranks > 1 and log.engine in ("vllm", "sglang"):
+        advice.fix(
+            "--disable-custom-all-reduce",
+            "set",
+            "true",
+            "takes the engine's own collective out of the suspects; steps become"
+            " slower",
+            "low",
+        )
+        advice.fix(
+            "NCCL_DEBUG",
+            "set",
+            "INFO",
+            "shows which rank entered which collective last",
+            "low",
         )
     return advice
 

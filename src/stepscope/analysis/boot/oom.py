@@ -1,7 +1,11 @@
 """GPU memory that ran out: before the cache, after it, or while serving."""
 
 from stepscope.analysis.boot.advice import Advice, flag, number, power_of_two_below
-from stepscope.analysis.boot.oom_early import before_cache, llama_advice
+from stepscope.analysis.boot.oom_early import (
+    before_cache,
+    llama_advice,
+    llama_steps_advice,
+)
 from stepscope.analysis.boot.room import (
     device_gib,
     graphs_gib,
@@ -36,6 +40,8 @@ def oom_advice(cause: str, failure: Failure, log: ServerLog) -> Advice:
     advice = Advice(why=_why(cause, failure, log))
     if cause in ("gpu-oom-load", "gpu-oom-profile"):
         before_cache(cause, failure, log, advice)
+    elif log.engine == "llamacpp" and cause == "gpu-oom-warmup-after-kv":
+        llama_steps_advice(failure, log, advice)
     elif log.engine == "llamacpp":
         llama_advice(failure, log, advice)
     elif cause == "gpu-oom-sampler":
@@ -74,6 +80,11 @@ def _why(cause: str, failure: Failure, log: ServerLog) -> str:
     elif asked is not None:
         text += f" It asked for {asked:.2f} GiB."
     ledger = log.ledger
+    if log.engine == "llamacpp":
+        return text.replace(
+            _AFTER["gpu-oom-warmup-after-kv"],
+            "when a step's buffers were allocated, after the weights and the cache",
+        )
     if cause in ("gpu-oom-warmup-after-kv", "gpu-oom-capture") and (
         ledger.kv_gib is not None
     ):

@@ -1,8 +1,11 @@
 """GPU memory that ran out before anything was set aside for the cache."""
 
 from stepscope.analysis.boot.advice import Advice, flag, number, power_of_two_below
-from stepscope.analysis.boot.room import utilization
+from stepscope.analysis.boot.room import floor_to, utilization
 from stepscope.run.serverlog import Failure, ServerLog
+
+#: Of what is free, for the cache and buffers, when layers are counted out.
+BESIDE_LAYERS = 0.1
 
 
 def before_cache(cause: str, failure: Failure, log: ServerLog, advice: Advice) -> None:
@@ -79,19 +82,62 @@ def _unified(log: ServerLog, advice: Advice) -> None:
         advice.fix(flag(log, "share"), "lower", 0.7, "more room for the host", "low")
 
 
+def _one_gpu(log: ServerLog) -> bool:
+    """Sizes are printed for each GPU and summed here, but one of them ran out."""
+    return (number(log, "n_gpus") or 1) == 1
+
+
+def llama_steps_advice(failure: Failure, log: ServerLog, advice: Advice) -> None:
+    """Add what helps when the buffers of a step did not fit beside the cache.
+
+    Assumes: they grow with the micro-batch, and the cache with its tokens.
+    """
+    ledger = log.ledger
+    asked, free = failure.numbers.get("buffer_gib"), ledger.free_at_start_gib
+    weights, kv, tokens = ledger.weights_gib, ledger.kv_gib, ledger.kv_tokens
+    step, context = number(log, "n_ubatch"), None
+    if asked and free is not None and weights is not None and kv and _one_gpu(log):
+        free -= weights + kv
+        if 0 < free < asked:
+            advice.why += f" {free:.2f} GiB were left beside the weights and the cache."
+            step = power_of_two_below(step * free / asked) if step else None
+            if tokens:
+                kept = tokens * (1 - (asked - free) / kv)
+                context = int(floor_to(kept, 256)) if kept >= 256 else None
+        else:
+            step = None
+    else:
+        step = None
+    advice.fix(
+        "--ubatch-size",
+        "lower",
+        step,
+        "the buffers of a step grow with it; prompts are read in smaller pieces",
+        "medium" if step is not None else "low",
+    )
+    advice.fix(
+        "--ctx-size",
+        "lower",
+        context,
+        "a shorter context gives up as much of the cache as is missing",
+        "medium" if context is not None else "low",
+    )
+
+
 def llama_advice(failure: Failure, log: ServerLog, advice: Advice) -> None:
     """Add what helps llama-server: fewer layers on the GPU, a shorter context."""
     layers = number(log, "n_gpu_layers", "n_layers")
     asked = failure.numbers.get("asked_gib") or failure.numbers.get("buffer_gib")
     free = failure.numbers.get("free_gib") or log.ledger.free_at_start_gib
-    value = None
-    if layers and asked and free is not None and free < asked:
-        value = max(0, int(layers * free / asked) - 1)
+    value, effect = None, "keeps the other layers in host memory; decoding is slower"
+    if layers and asked and free is not None and free < asked and _one_gpu(log):
+        value = int(layers * (1 - BESIDE_LAYERS) * free / asked)
+        effect += "; a tenth of what is free is left for the cache and buffers"
     advice.fix(
         "--n-gpu-layers",
         "lower",
         value,
-        "keeps the other layers in host memory; decoding becomes slower",
+        effect,
         "medium" if value is not None else "low",
     )
     context = number(log, "n_ctx", "n_ctx_per_slot")

@@ -70,6 +70,19 @@ def device_gib(log: ServerLog, failure: Failure | None) -> float | None:
     return log.ledger.device_gib
 
 
+def device_at_least_gib(log: ServerLog) -> float | None:
+    """The least size of a GPU whose size no line prints.
+
+    Source: share x device = weights + non-torch + peak + cache, where non-torch and
+    peak are not negative (the cache may be).
+    """
+    share, weights, kv = utilization(log), log.ledger.weights_gib, log.ledger.kv_gib
+    if log.engine != "vllm" or not share or weights is None or kv is None:
+        return None
+    least = (weights + kv) / share
+    return least if least > 0 else None
+
+
 def missing_gib(failure: Failure) -> float | None:
     """How much more than was free the failing allocation asked for."""
     numbers = failure.numbers
@@ -129,8 +142,12 @@ def lower_bound(
 
 
 def raised(log: ServerLog, wanted_gib: float, step: float = 0.01) -> float | None:
-    """The fraction that gives the cache ``wanted_gib`` more than it has now."""
-    share, device = utilization(log), log.ledger.device_gib
+    """The fraction that gives the cache ``wanted_gib`` more than it has now.
+
+    Of a GPU of unknown size it gives at least that.
+    """
+    share = utilization(log)
+    device = log.ledger.device_gib or device_at_least_gib(log)
     if share is None or not device:
         return None
     return ceil_to(share + wanted_gib / device, step)

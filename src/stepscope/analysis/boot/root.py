@@ -53,9 +53,7 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
     relevant = [
         f for f in log.failures if f.after_ready == serving and not f.after_shutdown
     ]
-    kernel = next(
-        (f for f in log.failures if f.signature == "kernel-oom-kill" and _ours(f)), None
-    )
+    kernel = _kernel(log)
     exited = next(
         (
             f
@@ -84,6 +82,16 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
     silent = not any(f.signature == "error" and f.exception for f in relevant)
     return Root(None, silent=silent, fatal_line=fatal, kernel=kernel, exit_code=code,
                 exit_line=exited)  # fmt: skip
+
+
+def _kernel(log: ServerLog) -> Failure | None:
+    """The kernel's record of a kill; the line that names the process, if there is one.
+
+    A line that says who asked for memory stands before it, and the figures behind it.
+    """
+    ours = [f for f in log.failures if f.signature == "kernel-oom-kill" and _ours(f)]
+    named = (f for f in ours if "name" in f.names)
+    return next(named, next(iter(ours), None))
 
 
 def _first(candidates: list[Failure]) -> Failure | None:

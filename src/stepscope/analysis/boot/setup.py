@@ -1,5 +1,6 @@
 """Causes outside memory: packages, tools, arguments, names, ports, patience."""
 
+import re
 from collections.abc import Callable
 
 from stepscope.analysis.boot.advice import Advice, flag, number
@@ -13,7 +14,13 @@ _DISTRIBUTIONS = {
     "yaml": "pyyaml",
     "sgl_kernel": "sgl-kernel",
     "flash_attn": "flash-attn",
+    "flashinfer": "flashinfer-python",
+    "pynvml": "nvidia-ml-py",
+    "zmq": "pyzmq",
 }
+
+
+_TRUST = re.compile(r"trust.remote.code")
 
 
 def _package(failure: Failure, log: ServerLog) -> Advice:
@@ -67,6 +74,8 @@ def _toolchain(failure: Failure, log: ServerLog) -> Advice:
         advice.wrong.append(
             "The GPU is too old: it is newer than this toolkit, which does not know it."
         )
+    elif "compiler" in failure.names:
+        advice.fix("CC", "set", "an installed C compiler (gcc)", "or put one in PATH")
     elif "Python.h" in text:
         advice.fix("python headers", "set", "install", "the compiler needs them")
     elif "Ninja is required" in text or "'ninja'" in text:
@@ -85,8 +94,29 @@ def _architecture(failure: Failure, log: ServerLog) -> Advice:
     advice = Advice(
         why=f"A kernel does not support this GPU: {failure.text[:200]}",
     )
+    if "dtype" in failure.names:
+        _eight_bits(failure.names["dtype"], log, advice)
+        return advice
     if "dtype" in failure.text:
         advice.fix("--dtype", "set", "half", "16-bit floats that it has", "high")
+        return advice
+    if "only supports" in failure.text and "sm" in failure.numbers:
+        least = f"compute capability {failure.numbers['sm'] / 10:g} or later"
+        advice.fix("GPU", "set", least, "there are no kernels for older ones", "high")
+        return advice
+    if "image" in failure.names and log.engine == "llamacpp":
+        why = "a build with kernels for this GPU's architecture; this one has none"
+        advice.fix("CMAKE_CUDA_ARCHITECTURES", "set", "native", why, "medium")
+        return advice
+    if "image" in failure.names:
+        advice.fix(
+            "pip install",
+            "set",
+            None,
+            "builds of the engine and of its libraries with kernels for this GPU's"
+            " architecture; these have none",
+            "medium",
+        )
         return advice
     advice.fix(
         "--attention-backend",
@@ -96,6 +126,17 @@ def _architecture(failure: Failure, log: ServerLog) -> Advice:
         "low",
     )
     return advice
+
+
+def _eight_bits(name: str, log: ServerLog, advice: Advice) -> None:
+    """Kernels for an 8-bit float that this GPU does not have."""
+    used = log.non_default_args.get("kv_cache_dtype")
+    used = used or log.resolved.get("kv_cache_dtype")
+    why = f"this GPU can not compute with {name}"
+    if str(used).startswith("fp8"):
+        advice.fix("--kv-cache-dtype", "set", "auto", why, "high")
+        return
+    advice.fix("--quantization", "set", None, why + "; another format", "low")
 
 
 def _argument(failure: Failure, log: ServerLog) -> Advice:
@@ -131,6 +172,20 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
             '{"cudagraph_mode": "FULL_DECODE_ONLY"}',
             "full graphs for decode steps only; mixed steps run without",
         )
+    elif "custom code" in text or _TRUST.search(text) is not None:
+        advice.fix(
+            "--trust-remote-code",
+            "set",
+            "true",
+            "runs Python code of the model's repository: read it first",
+            "high",
+        )
+    elif "cache" in failure.names:
+        given = log.non_default_args.get("kv_cache_dtype")
+        effect = "the type of the weights for the cache too; it takes twice the memory"
+        if given is not None:
+            effect += f" of {given}"
+        advice.fix("--kv-cache-dtype", "set", "auto", effect, "medium")
     elif "CUDAGraphMode" in text:
         advice.fix(
             "--compilation-config",
@@ -227,7 +282,13 @@ def _port(failure: Failure, log: ServerLog) -> Advice:
 
 
 def _model(failure: Failure, log: ServerLog) -> Advice:
-    advice = Advice(why=f"The model was not found: {failure.text[:240]}")
+    part = failure.names.get("part")
+    if part is not None:
+        advice = Advice(why=f"The model's {part} was not found: {failure.text[:240]}")
+        if part == "tokenizer":
+            advice.fix("--tokenizer", "set", None, "a folder that holds one", "medium")
+    else:
+        advice = Advice(why=f"The model was not found: {failure.text[:240]}")
     gated = "gated" in failure.text.lower() or "401" in failure.text
     if gated:
         advice.fix("HF_TOKEN", "set", None, "the repository needs access", "medium")
@@ -291,6 +352,20 @@ def _shm(failure: Failure, log: ServerLog) -> Advice:
 
 
 def _nccl(failure: Failure, log: ServerLog) -> Advice:
+    told = next((f for f in log.failures if "call" in f.names), None)
+    if told is not None:
+        advice = Advice(
+            why=f"NCCL could not reach another rank: {told.names['call']} failed:"
+            f" {told.names['reason'].strip()}. {failure.text[:200]}"
+        )
+        advice.fix(
+            "NCCL_SOCKET_IFNAME",
+            "set",
+            "the interface on which the hosts reach each other",
+            "NCCL chose one on which they do not",
+            "medium",
+        )
+        return advice
     advice = Advice(
         why="A system call under NCCL failed; NCCL does not say which."
         f" {failure.text[:200]}"

@@ -18,16 +18,28 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
     name = flag(log, "share")
     if free is None or not total:
         advice = Advice(why="Part of the GPU was not free at the start.")
+        least, local = numbers.get("least_gib"), numbers.get("local_gib")
+        if least is not None and local is not None:
+            advice.why = (
+                f"One GPU of the group has {least:.2f} GiB free, this one"
+                f" {local:.2f} GiB: {local - least:.2f} GiB of the other are in use."
+            )
         advice.fix("other process on the GPU", "remove", None, "free the GPU first")
         return advice
-    held = total - free
+    held, budget = total - free, numbers.get("budget_gib")
     advice = Advice(
         why=f"{held:.2f} of {total:.2f} GiB were in use before this server took"
         " anything" + (f"; it wanted {wanted:.2f} GiB." if wanted is not None else ".")
     )
-    fits = floor_to(max(0.0, free - 0.25) / total, 0.01)
-    if "excluding" in failure.text:
-        advice.why += " The budget excludes weights that another process shares."
+    shared = 0.0
+    if budget is not None and share is not None:
+        shared = max(0.0, share * total - budget)
+        advice.why += (
+            f" It wanted {budget:.2f} GiB beside {shared:.2f} GiB of weights that"
+            " another process holds for it."
+        )
+        held -= shared
+    fits = floor_to((max(0.0, free - 0.25) + shared) / total, 0.01)
     if held > TENANT_GIB and held > 0.04 * total:
         unified = abs(total - UNIFIED_GIB) < 0.5 or any(
             name in _names(log) for name in ("GH200", "GB10", "GB200", "Spark")

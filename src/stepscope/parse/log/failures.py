@@ -29,12 +29,20 @@ _CHAINED = re.compile(r"(?:During handling of|The above exception was)")
 _LOUD = re.compile(
     r"rror|xception|out of memory|[Kk]illed|died|Bus error|oom|OOM|NV_ERR|NCCL WARN|"
     r"No space left|unable to|failed|fatal|Segmentation|Aborted|bad_alloc|"
-    r"requires|terminate called|[Ff]atal|Timed out|exited with code|SIGSEGV|"
+    r"requires|terminate called|[Ff]atal|Timed out|exited with code|SIG[A-Z]|"
+    r"[Ee]xit ?code|not supported|only support|no kernel image|custom code|"
     r"not enough|assert|couldn't bind",
 )
 MAX_FRAMES = 80
+#: Of the sum of two figures that are printed to 0.01.
+_ROUNDING_GIB = 0.02
+#: No GPU has as many GiB.
+_BYTES_ABOVE = 1e6
 #: A traceback that has not ended after so many lines never will.
 MAX_TRACEBACK_LINES = 400
+
+#: An exception's own words may go on for so many lines.
+MAX_WORDS_LINES = 12
 
 #: Signatures whose match is trusted on any line, not only on an exception's.
 _STRONG = frozenset(
@@ -47,6 +55,7 @@ _STRONG = frozenset(
         "mamba-blocks",
         "gpu-oom",
         "kv-alloc",
+        "compute-alloc",
         "host-alloc",
         "shm-exhausted",
         "port-in-use",
@@ -94,6 +103,8 @@ class FailureReader:
         self._owner: str | None = None
         #: The last line at which a traceback may be going on.
         self.until = -1
+        #: The last line on which an exception's words may go on.
+        self._words_until = -1
 
     def busy(self, line: int) -> bool:
         """True while a traceback may be going on at a line."""
@@ -163,6 +174,7 @@ class FailureReader:
         if who == self._owner:
             self._owner = None
         frames = tuple(opened.frames)
+        self._words_until = here.line + MAX_WORDS_LINES
         self._report(state, here, who, frames=frames, exception=hit[1])
         return True
 
@@ -185,8 +197,11 @@ class FailureReader:
             return
         if here.frame.level == "WARNING":
             return
-        signature, _ = classify(text, exception=None)
-        if signature in _STRONG:
+        signature, match = classify(text, exception=None)
+        if signature in _STRONG or (
+            signature == "unsupported-arch"
+            and (here.line <= self._words_until or (match and match["image"]))
+        ):
             self._report(state, here, who, frames=(), exception=None)
 
     def _report(
@@ -211,9 +226,8 @@ class FailureReader:
         numbers, names = _named(match)
         if signature in ("gpu-oom", "host-alloc", "kv-alloc", "sampler-oom"):
             numbers.update(oom_numbers(text))
-            other = OTHER_PROCESS.search(text)
-            if other is not None:
-                numbers["other_process_gib"] = float(other[2]) * SCALE_GIB[other[3]]
+        if signature == "memory-race":
+            _in_gib(numbers)
         facts = state.process(who)
         stage = facts.stage
         if who is None or role(who) in ("api", "other"):
@@ -285,7 +299,34 @@ def oom_numbers(text: str) -> dict[str, float]:
     gpu = OOM_GPU.search(text)
     if gpu is not None:
         found["gpu"] = float(gpu[1])
+    _tenants(text, found)
     return found
+
+
+def _tenants(text: str, found: dict[str, float]) -> None:
+    """Tell the failing process from others among "Process N has ... in use".
+
+    In a container the driver knows this process by another number, so that its own
+    share is listed as if it were somebody else's and "this process has" is missing.
+    It is then the one that is nearest above what PyTorch holds.
+    """
+    listed = [float(gib) * SCALE_GIB[unit] for _, gib, unit in
+              OTHER_PROCESS.findall(text)]  # fmt: skip
+    if listed and "in_use_gib" not in found and "allocated_gib" in found:
+        held = found["allocated_gib"] + found.get("reserved_gib", 0.0)
+        own = [gib for gib in listed if gib >= held - _ROUNDING_GIB]
+        if own:
+            found["in_use_gib"] = round(min(own), 6)
+            listed.remove(min(own))
+    if listed:
+        found["other_process_gib"] = round(max(listed), 6)
+
+
+def _in_gib(numbers: dict[str, float]) -> None:
+    """Turn the bytes that vLLM 0.8 printed into the GiB of later releases."""
+    for name in ("initial", "current"):
+        if numbers.get(name, 0.0) > _BYTES_ABOVE:
+            numbers[name] = round(numbers[name] / (1 << 30), 2)
 
 
 def _named(
@@ -300,7 +341,7 @@ def _named(
             continue
         if key.startswith("n_"):
             try:
-                numbers[key[2:].rstrip("2")] = float(value.rstrip("."))
+                numbers[key[2:].rstrip("23")] = float(value.rstrip("."))
             except ValueError:
                 continue
         else:

@@ -5,7 +5,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\[(?:1|0);(?:3\d|0)m")
+from stepscope.parse.log.wrapping import ANSI, CONTAINER
+
+_ANSI = re.compile(ANSI.pattern.decode())
 _PROCS = re.compile(r"(?:\([A-Za-z][^()]{0,60}?pid=\d+[^()]{0,60}\) ?)+")
 _PROC = re.compile(
     r"\(([A-Za-z][^()]*?)(?: rank=(\d+))? pid=(\d+)(?:, ip=([\w.:]+))?\)"
@@ -22,15 +24,7 @@ _FLASHINFER = re.compile(
 )
 _LLAMA = re.compile(r"(\d+)\.(\d\d)\.(\d{3})\.(\d{3}) ([DIWE]) ")
 _UVICORN = re.compile(r"(INFO|WARNING|ERROR|CRITICAL):    ? ?")
-_CONTAINER = re.compile(
-    r"(?:"
-    r"[\w.-]+\s+\| "  # docker compose
-    r"|\[?pod/[\w./-]+\]? "  # kubectl logs --prefix
-    r"|\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.,]\d+(?:Z|[+-]\d\d:?\d\d)? "
-    r"(?:std(?:out|err) [FP] )?"  # docker -t, CRI files
-    r"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d [\w.-]+ [\w.@/-]+(?:\[\d+\])?: "  # journal
-    r")"
-)
+_CONTAINER = re.compile(CONTAINER.decode())
 #: What torch's exception hook puts before every line.
 _RANK = re.compile(r"\[rank\d+\]: ?")
 _LEVELS = {"D": "DEBUG", "I": "INFO", "W": "WARNING", "E": "ERROR"}
@@ -43,6 +37,9 @@ _YEAR = re.compile(r"[0-9]{2}-[0-9]{2} [0-9]{2}:[0-9]{2}:[0-9]{2}")
 #: A stamp without its seconds.
 _YEAR_MINUTE = re.compile(rb"\d\d-\d\d \d\d:\d\d:")
 _UNIX_MINUTE = re.compile(rb"\d{4}-\d\d-\d\d \d\d:\d\d:")
+
+#: Where a JSON log has its message: loggers, then collectors of logs.
+_MESSAGES = ("message", "msg", "log", "MESSAGE", "line")
 
 #: Process names that say nothing about which process it is.
 _SHARED_NAMES = frozenset({"RayWorkerWrapper", "VllmWorkerProcess"})
@@ -127,8 +124,12 @@ class FrameReader:
                     break
                 shorter = shorter[found.end() :]
             if shorter is not text and len(shorter) < len(text):
-                return self._engine_frame(shorter) or self._bare(shorter)
-        if "INFO " in text[:300] or "ERROR " in text[:300] or "WARN" in text[:300]:
+                return self._engine_frame(shorter) or self._loose(shorter)
+        return self._loose(text)
+
+    def _loose(self, text: str) -> Frame:
+        start = text[:300]
+        if "INFO " in start or "ERROR " in start or "WARN" in start:
             return self._searched(text)
         return self._bare(text)
 
@@ -243,9 +244,16 @@ class FrameReader:
             if inner.startswith("{") and '"log"' in inner[:12]:
                 return self._bare(inner)
             return self.read(inner)
-        message = record.get("message", record.get("msg"))
+        message = next((record[k] for k in _MESSAGES if k in record), None)
         if not isinstance(message, str):
             return self._bare(text)
+        framed = None
+        if " [" in message[:200] or message[:1] == "[":
+            # Perhaps a collector of logs wrote it, not the engine.
+            framed = self._engine_frame(_ANSI.sub("", message))
+        return framed or self._said(record, message)
+
+    def _said(self, record: dict[str, object], message: str) -> Frame:
         level = record.get("levelname", record.get("level"))
         stamp = record.get("asctime", record.get("timestamp"))
         process = record.get("processName", record.get("process_name"))

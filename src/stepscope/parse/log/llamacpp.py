@@ -15,12 +15,14 @@ _BUILD = re.compile(r"build(?:_info)?: ?(\S+)")
 _SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
 _CONTEXT = re.compile(r"n_ctx(?:_seq)? += (\d+)")
 _CELLS = re.compile(r"size = +((?:\d*\.)?\d+) MiB \( *(\d+) cells")
+_UBATCH = re.compile(r"n_ubatch += (\d+)")
 _READY = re.compile(r"(?:server is )?listening on http|all slots are idle")
 _FLASH = re.compile(r"flash_attn += (\S+)")
 
 #: What a llama-server line about its start-up holds; others are left alone.
 _WORDS = re.compile(
     r" time =|buffer size|using device|offloaded \d|build(?:_info)?:|n_slots|n_ctx|"
+    r"n_ubatch|"
     r"\d cells|listening on|loading model|model loaded|flash_attn|cleaning up before|"
     r"llama_model_loader|all slots are idle"
 )
@@ -83,6 +85,8 @@ def _sizes(state: State, here: Here) -> None:
     device = _DEVICE.search(here.text)
     if device is not None:
         state.resolve(here, "device_name", device[2])
+        state.figures["n_devices"] = state.figures.get("n_devices", 0.0) + 1
+        state.resolve(here, "n_gpus", int(state.figures["n_devices"]))
         before = state.anyone.figures.get("free_at_start_gib", 0.0)
         free = round(before + float(device[3]) / 1024, 4)
         state.anyone.figures["free_at_start_gib"] = free
@@ -107,6 +111,9 @@ def _settings(state: State, here: Here) -> None:
     context = _CONTEXT.search(here.text)
     if context is not None and "n_ctx_train" not in here.text:
         state.resolve(here, "n_ctx", int(context[1]))
+    step = _UBATCH.search(here.text)
+    if step is not None:
+        state.resolve(here, "n_ubatch", int(step[1]))
     flash = _FLASH.search(here.text)
     if flash is not None:
         state.resolve(here, "flash_attn", flash[1])

@@ -25,7 +25,13 @@ ANY_BAR = re.compile(r"\d+%(?: Completed)? ?\|")
 _CAPTURE = re.compile(
     r"Capturing (?:\w+ )?(?:CUDA|cuda|HIP) graphs?(?: shapes)?(?: \(([^)]*)\))?"
 )
-_VERSION_BANNER = re.compile(r"version (\d+\.\d+\S*)\s*$")
+#: Art, or an engine's name, stands before it; "NCCL version 2.27.3" tells of NCCL.
+_VERSION_BANNER = re.compile(
+    r"(?:^|[^\w\s.,:;]\s+|\b(?:vLLM|SGLang|sglang|llama\.cpp|server)\s+)"
+    r"version:? (\d+\.\d+\S*)\s*$"
+)
+#: How the line begins that says a start's arguments.
+_ARGUMENTS = ("non-default args", "server_args=", "args: Namespace(")
 _DEVICE = re.compile(r"NVIDIA[ _](?:[A-Z][\w]*[ _])*?[A-Z]*\d{2,5}[\w]*")
 #: A cheap look before the dear one.
 _ENDING = re.compile(r"hutdown|hutting|SIG|signal|Interrupt|raceful")
@@ -110,7 +116,7 @@ class Messages:
         text = frame.text
         if not text:
             return Dull(stamped=False)
-        if text.startswith(("non-default args", "server_args=")):
+        if text.startswith(_ARGUMENTS):
             self._maybe_restart(here)
             state = self.state
         self.stamp(frame)

@@ -12,7 +12,8 @@ _ZEROS = bytes(48 if 48 <= b <= 57 else b for b in range(256))
 #: What a line of llama-server that means something holds one of.
 _LLAMA_STEMS = (
     b"build", b"buffer size", b"using device", b"offloaded ", b"n_slots", b"n_ctx",
-    b" cells", b"listening on", b"oading model", b"odel loaded", b"flash_attn",
+    b"n_ubatch", b" cells", b"listening on", b"oading model", b"odel loaded",
+    b"flash_attn",
     b"llama_model_loader", b"slots are idle", b" time =", b"cleaning up",
 )  # fmt: skip
 #: A frame may stand behind any prefix, so a line that holds one of these is read.

@@ -48,7 +48,9 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"GiB\) on startup is "
             r"less than (?:desired GPU memory utilization "
             r"\((?P<n_utilization>(?:\d*\.)?\d+), "
-            r"(?P<n_requested_gib>(?:\d*\.)?\d+) GiB\)|.*)",
+            r"(?P<n_requested_gib>(?:\d*\.)?\d+) GiB\)|"
+            r".*?\((?P<n_utilization2>(?:\d*\.)?\d+), "
+            r"(?P<n_budget_gib>(?:\d*\.)?\d+) GiB\)|.*)",
             0,
         ),
         (
@@ -60,7 +62,9 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "unbalanced-memory",
-            r"The memory capacity is unbalanced",
+            r"The memory capacity is unbalanced(?:.*?pre_model_load_memory="
+            r"(?P<n_least_gib>(?:\d*\.)?\d+), local_gpu_memory="
+            r"(?P<n_local_gib>(?:\d*\.)?\d+))?",
             0,
         ),
         (
@@ -89,8 +93,13 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "kv-alloc",
             r"failed to allocate (?:buffer for )?kv cache|"
-            r"failed to initialize the context: failed to allocate",
+            r"failed to initialize the context: failed to allocate (?!compute)",
             _I,
+        ),
+        (
+            "compute-alloc",
+            r"failed to allocate compute (?:\w+ )?buffers?",
+            0,
         ),
         (
             "host-oom",
@@ -122,7 +131,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         (
             "port-in-use",
             r"\[Errno 98\]|EADDRINUSE|[Aa]ddress already in use|"
-            r"couldn't bind (?:HTTP server )?(?:socket|to)|"
+            r"couldn't bind (?:HTTP server )?(?:socket|to)"
+            r"(?:.*?\bport:? (?P<n_port2>\d+))?|"
             r"error while attempting to bind on address|"
             r"[Pp]ort (?P<n_port>\d+) is (?:already in use|not available)",
             0,
@@ -140,7 +150,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"Could not find nvcc|CUDA_HOME (?:environment variable )?is not set|"
             r"No such file or directory: '?\S*(?:nvcc|gcc|g\+\+|ninja|hipcc|ptxas)\b|"
             r"Ninja is required to load C\+\+ extensions|Ninja build failed|"
-            r"Failed to find (?:a )?C compiler|"
+            r"Failed to find (?:a )?(?P<compiler>C) compiler|"
             r"fatal error: (?:Python\.h|cuda\S*\.h|\w+\.h): No such file|"
             r"Unsupported gpu architecture '(?P<arch>\w+)'|"
             r"Value '(?P<arch2>sm_\w+)' is not defined for option 'gpu-name'|"
@@ -151,7 +161,9 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "unsupported-arch",
-            r"no kernel image is available for execution|"
+            r"(?P<image>no kernel image is available) for execution|"
+            r"type (?P<dtype>fp8e\w+) not supported in this architecture|"
+            r"only supports sm ?(?P<n_sm3>\d+) and (?:above|later|newer)|"
             r"FlashInfer requires GPUs with sm(?P<n_sm>\d+) or higher|"
             r"requires? (?:a )?(?:GPUs?|devices?) with compute capability|"
             r"only supported on (?:GPUs|devices) with compute capability|"
@@ -172,7 +184,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"PackageNotFoundError: (?:No package metadata was found for )?"
             r"(?P<package2>[\w.-]+)|"
             r"ImportError: (?:Please install|.*(?:is not installed|to be installed|"
-            r"pip install)) ?(?P<package3>[\w.-]*)|"
+            r"pip install)) ?(?P<package3>[\w.-]*(?:\[[\w,.-]+\])?)|"
             r"ImportError: (?P<library>lib[\w.+-]+): cannot open shared object|"
             r"\w+ is not installed[.,] [Pp]lease",
             0,
@@ -186,6 +198,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"Invalid repository ID or local directory|"
             r"Cannot find any model weights with|"
             r"Can't load (?:the )?config(?:uration)? (?:for|of) '(?P<model>[^']+)'|"
+            r"Can't load (?:the )?(?P<part>tokenizer|(?:image |feature )?"
+            r"(?:processor|extractor)) for '(?P<model2>[^']+)'|"
             r"No such file or directory: '[^']*config\.json'|"
             r"You are trying to access a gated repo|"
             r"(?:failed to open GGUF file|error loading model: .*(?:No such file|"
@@ -202,6 +216,12 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"error: unknown argument: (?P<unknown>\S+)|"
             r"No such option: (?P<option>\S+)|"
             r"validation errors? for \w+|"
+            r"contains custom code which must be executed|"
+            r"(?:pass the argument|consider setting|[Pp]lease set|set the option) "
+            r"[`'\"]?trust.remote.code|"
+            r"(?P<cache>kv-cache) is not supported with|"
+            r"(?P<cache2>kv_cache_dtype) not supported|"
+            r"(?P<cache3>kv_data_type) \S+ is not supported|"
             r"User-specified max_model_len \((?P<n_asked>\d+)\) is greater than the "
             r"derived max_model_len \((?:[\w.]+=)?(?P<n_derived>\d+)|"
             r"max_num_batched_tokens \((?P<n_batched>\d+)\) (?:is smaller than|must "
@@ -217,14 +237,16 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "nccl-system-error",
-            r"ncclSystemError|unhandled system error",
+            r"ncclSystemError|unhandled system error|"
+            r"\b(?P<call>Call to \w+[^:]*?) failed *: (?P<reason>.{3,80})",
             0,
         ),
         (
             "collective-timeout",
             r"[Ww]atchdog (?:caught collective operation )?timeout|"
             r"RPC call to \w+ timed out|execute_model timed out|"
-            r"Timed out after \d+ ?(?:s|ms) waiting for operation to complete",
+            r"Timed out after \d+ ?(?:s|ms) waiting for operation to complete|"
+            r"Timed out waiting \d+ ?ms for \w+ operation to complete",
             0,
         ),
         (
@@ -252,6 +274,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
 WRAPPER = re.compile(
     r"EngineCore failed to start|WorkerProc failed to start|"
     r"WorkerProc initialization failed|WorkerProc hit an exception|"
+    r"\w*WorkerProc failed|RayWorkerProc rank=\S+ died|"
+    r"SIGQUIT received|[Rr]oot cause above|"
     r"Engine core initialization failed|Engine core proc(?:ess)? \S+ died|"
     r"Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n)? "
     r"(?:fatal error|issue)|EngineDeadError|Engine (?:process failed|loop is not)|"

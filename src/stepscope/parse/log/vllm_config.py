@@ -61,8 +61,18 @@ def _config(state: State, here: Here, match: re.Match[str]) -> None:
 
 
 def _args(state: State, here: Here, match: re.Match[str]) -> None:
+    _asked(state, here, pairs(match[1]))
+
+
+def _all_args(state: State, here: Here, match: re.Match[str]) -> None:
+    """Take the arguments that are set; vLLM 0.8 printed all of them."""
+    found = pairs(match[1].rstrip(")"))
+    _asked(state, here, {k: v for k, v in found.items() if v not in (None, False, "")})
+
+
+def _asked(state: State, here: Here, args: dict[str, Value]) -> None:
     state.engine = "vllm"
-    state.args = pairs(match[1])
+    state.args = args
     state.args_line = here.line
     if "gpu_memory_utilization" in state.args:
         state.resolve(
@@ -204,6 +214,7 @@ CONFIG_RULES = compiled(
         _config,
     ),
     (r"non-default args: (.*)", _args),
+    (r"args: Namespace\((.*)", _all_args),
     (r"Resolved architecture: (\S+)", _simple("architecture")),
     (r"Resolved Engram configuration: (.*)", _engram),
     (r"Using max model len (\d+)", _simple("max_model_len", number=True)),
