@@ -76,16 +76,20 @@ def _show_plan(plan: Plan) -> None:
         environment_without_secrets,
     )
     from stepscope.engines.catalog import engine_of, shell_line
-    from stepscope.engines.definition import TraceOrder
     from stepscope.recipe.estimate import estimate
     from stepscope.recipe.rates import load_words, work_words
+    from stepscope.session.phases.switches import no_tool, order_of
 
     engine = engine_of(plan.recipe)
     recipe = plan.recipe
     for launch in plan.launches:
         print(f"# {launch.name}")
-        trace = TraceOrder(folder="RUN/traces") if launch.traced else None
+        trace = order_of(recipe, launch, Path("RUN/traces", launch.name))
         command = engine.command(recipe, launch.configuration, recipe.port or 0, trace)
+        if trace is not None:
+            command = (*trace.wrapper, *command)
+            if (why := no_tool(recipe)) is not None:
+                print(f"# left out on this machine: {why}")
         added = engine.environment(recipe, launch.configuration, trace)
         if engine.boots:
             print(

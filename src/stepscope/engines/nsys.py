@@ -21,9 +21,8 @@ class NsysOrder:
 
     Attributes:
         session: Its name; no other session of this machine has it.
-        scratch: Absolute path of a folder of its own. nsys keeps its sockets there, so
-            the path must be short (a socket's is 107 bytes at most), and writes
-            reports there first.
+        scratch: Absolute path of a folder of its own, where the parts of nsys find
+            each other and where reports are written first.
         server_tmp: What the server is to find in TMPDIR: its own, not the scratch.
     """
 

@@ -2,9 +2,11 @@
 
 import importlib.util
 import os
+import re
 import resource
 import shutil
 import socket
+import subprocess
 from pathlib import Path
 from typing import Literal
 
@@ -12,6 +14,7 @@ import msgspec
 import psutil
 
 from stepscope.clock import Clock
+from stepscope.engines.nsys import PROGRAM
 from stepscope.run.run import Machine
 from stepscope.session.bandwidth import Bandwidth, measure_bandwidth
 from stepscope.session.header import machine
@@ -22,13 +25,13 @@ from stepscope.units import gib
 
 State = Literal["ok", "missing", "limited"]
 _SO_TIMESTAMPNS = 35
+_VERSION = re.compile(r"\d{4}\.\d+(?:\.\d+)*")
 _WANTED_FILES = 4096
 _SCANT_DISK_GIB = 5.0
 #: (program, what it is for, how to get it).
 _PROGRAMS = (
     ("vllm", 'engine = "vllm"', "pip install vllm, or set executable in the recipe"),
     ("llama-server", 'engine = "llamacpp"', "build llama.cpp, or take a release"),
-    ("nsys", "kernel timelines beside torch's", "install NVIDIA Nsight Systems"),
     ("nvidia-smi", "a second opinion on NVML", "comes with the NVIDIA driver"),
 )
 
@@ -87,6 +90,7 @@ def diagnosis(out: Path, clock: Clock, *, bandwidth: bool = False) -> Diagnosis:
         _files(),
         _embedded(),
         _module("sglang", 'engine = "sglang"', "pip install sglang"),
+        _nsys(),
         *(_program(*row) for row in _PROGRAMS),
     )
     rates = measure_bandwidth() if bandwidth else None
@@ -262,6 +266,34 @@ def _module(module: str, gives: str, get: str, name: str = "") -> Line:
         found=f"module {module} is here" if there else f"no module {module} here",
         gives=gives,
         get="" if there else get,
+    )
+
+
+def _nsys() -> Line:
+    """Look for nsys and ask it for its version, which starts nothing else."""
+    path = shutil.which(PROGRAM)
+    gives = 'kernel timelines of any server: tool = "nsys" in [capture]'
+    if path is None:
+        get = "install NVIDIA Nsight Systems; the nsight-systems-cli package will do"
+        return Line(
+            name="nsys", state="missing", found="not on PATH", gives=gives, get=get
+        )
+    try:
+        answer = subprocess.run(  # noqa: S603  # the program that PATH names
+            [path, "--version"], capture_output=True, timeout=10, check=False
+        )
+        told = answer.stdout.decode("utf-8", "replace")
+    except (OSError, subprocess.TimeoutExpired) as error:
+        told = str(error)
+    hit = _VERSION.search(told)
+    version = f"version {hit[0]}" if hit else "it gives no version"
+    return Line(
+        name="nsys",
+        state="limited" if version is None else "ok",
+        found=f"{path}, "
+        + (f"version {version[0]}" if version else "gives no version"),
+        gives=gives,
+        get=f"{path} --version should print one" if version is None else "",
     )
 
 

@@ -27,7 +27,7 @@ from stepscope.run.run import Cell, Launch, TraceRef
 from stepscope.session.context import Context
 from stepscope.session.phases.cell import measured
 from stepscope.session.phases.recording import Recorder
-from stepscope.session.phases.switches import no_tool, nsys_order, switch_of
+from stepscope.session.phases.switches import no_tool, order_of, switch_of
 from stepscope.session.phases.tracefiles import Written
 from stepscope.session.server import Server
 from stepscope.units import NS_PER_MS, NS_PER_S, ns
@@ -44,27 +44,12 @@ def trace_order(context: Context, plan: LaunchPlan) -> TraceOrder | None:
     if not plan.traced:
         return None
     folder = context.book.writer.trace_dir(plan.name).absolute()
-    asked = context.recipe.tracing
-    nsys = asked is not None and asked.tool == "nsys"
-    return TraceOrder(
-        folder=str(folder),
-        version=_version(context),
-        nsys=nsys_order(folder, plan.configuration) if nsys else None,
-    )
+    return order_of(context.recipe, plan, folder, _version(context))
 
 
 def not_traceable(context: Context, plan: LaunchPlan) -> str | None:
-    """Return why a launch for timelines is not worth its boot; None: it is.
-
-    Where it is not, each timeline that was asked for is a finding.
-    """
-    why = no_tool(context.recipe) if plan.traced else None
-    for cell in plan.cells if why is not None else ():
-        if cell.capture == "traced":
-            message = f"no timeline of {cell.name}: {why}"
-            hint = "Install NVIDIA Nsight Systems and go on with --resume."
-            _find(context, "trace-not-taken", message, hint, (cell.name, plan.name))
-    return why
+    """Return why a launch for timelines is not worth its boot; None: it is."""
+    return no_tool(context.recipe) if plan.traced else None
 
 
 def _version(context: Context) -> str | None:
@@ -158,7 +143,7 @@ class Capturing:
         if not recorder.joined(self._server):
             switch.cancel()
             self._not_taken(plan, "the server ended, or the run was stopped")
-            return cell
+            return self._given_up(cell)
         if recorder.began:
             layout = context.engine.layout(self._flags())
             n_ranks = layout.tp * layout.dp * layout.pp
@@ -167,6 +152,14 @@ class Capturing:
                 Path(order.folder).rmdir()
         else:
             self._not_taken(plan, recorder.why or "the profiler was not started")
+        return cell
+
+    def _given_up(self, cell: Cell) -> Cell:
+        """Return the cell so that a run that is gone on with takes its timeline."""
+        if cell.status == "done" and self._context.halt.asked.is_set():
+            why = "stopped while its timeline was written"
+            cell = msgspec.structs.replace(cell, status="interrupted", failure=why)
+            self._context.book.put_cell(cell)
         return cell
 
     def _keep(
@@ -225,25 +218,16 @@ class Capturing:
     def _find(
         self, code: str, plan: CellPlan, message: str, hint: str | None = None
     ) -> None:
-        hint = hint or "The server's log of this launch may say why."
-        of = (plan.name, self._launch.name)
-        _find(self._context, code, message, hint, of)
-
-
-def _find(
-    context: Context, code: str, message: str, hint: str, of: tuple[str, str]
-) -> None:
-    """Record a finding of a cell and its launch."""
-    context.book.put_finding(
-        Finding(
-            code=code,
-            severity="warning",
-            message=message,
-            hint=hint,
-            cell=of[0],
-            launch=of[1],
+        self._context.book.put_finding(
+            Finding(
+                code=code,
+                severity="warning",
+                message=message,
+                hint=hint or "The server's log of this launch may say why.",
+                cell=plan.name,
+                launch=self._launch.name,
+            )
         )
-    )
 
 
 def _lasting(plan: CellPlan, pace: Pace, least_ns: int) -> CellPlan:

@@ -17,7 +17,7 @@ from stepscope.units import NS_PER_MS, NS_PER_S
 _POLL_NS = 250 * NS_PER_MS
 #: ``nsys stop`` comes back when the report is there; a report that comes later is
 #: waited for as long as a file grows, and then so long.
-_QUIET_NS = 5 * NS_PER_S
+_QUIET_NS = 2 * NS_PER_S
 _WORK = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",

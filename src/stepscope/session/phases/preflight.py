@@ -5,6 +5,7 @@ import os
 import resource
 import shutil
 import socket
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from stepscope.load.prompts import authorization
 from stepscope.load.spec import check_workers
 from stepscope.recipe.records import Configuration, LaunchPlan, Plan, Recipe
 from stepscope.session.nvml import Gpus
+from stepscope.session.phases.switches import no_tool
 from stepscope.session.watch.processes import name_of
 from stepscope.units import BYTES_PER_MIB, gib
 
@@ -65,6 +67,7 @@ def preflight(
     assert port is not None
     _port(plan.recipe.host, port)
     _program(plan.recipe, engine)
+    findings += _timelines(plan)
     if gpus is None:
         findings.append(_no_gpu(engine))
         return tuple(findings)
@@ -166,6 +169,32 @@ def _program(recipe: Recipe, engine: EngineDef) -> None:
     if looks_local and not Path(model).expanduser().exists():
         do = "Check model in the recipe"
         raise SessionError(model, "no such file or folder", "the model", do)
+
+
+def _timelines(plan: Plan) -> Iterator[Finding]:
+    """Say before any boot which timelines there will not be, or may not be."""
+    why, tracing = no_tool(plan.recipe), plan.recipe.tracing
+    traced = [launch for launch in plan.launches if launch.traced]
+    for launch in traced:
+        if why is not None:
+            yield Finding(
+                code="trace-not-taken",
+                severity="warning",
+                message=f"{launch.name} is left out, and so are its timelines: {why}",
+                hint="Install NVIDIA Nsight Systems and go on with --resume, or leave"
+                ' tool = "nsys" out of [capture].',
+            )
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    nsys = tracing is not None and tracing.tool == "nsys"
+    if traced and nsys and why is None and free < _SCANT_DISK_BYTES:
+        yield Finding(
+            code="little-disk",
+            severity="warning",
+            message=f"{free // BYTES_PER_MIB} MiB are free in {folder}, where nsys"
+            " writes a timeline first",
+            hint="Set TMPDIR to a folder with room.",
+        )
 
 
 def _no_gpu(engine: EngineDef) -> Finding:

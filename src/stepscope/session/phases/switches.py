@@ -8,7 +8,7 @@ from typing import Protocol
 
 from stepscope.engines.definition import TraceOrder
 from stepscope.engines.nsys import PROGRAM, NsysOrder
-from stepscope.recipe.records import Configuration, Recipe
+from stepscope.recipe.records import Configuration, LaunchPlan, Recipe
 from stepscope.session.context import Context
 from stepscope.session.phases.nsysfiles import exported
 from stepscope.session.phases.tracefiles import Written, written
@@ -27,14 +27,30 @@ _NSYS_LINGER_S = 10.0
 NSYS_LOG = "nsys.log"
 
 
-def nsys_order(folder: Path, configuration: Configuration) -> NsysOrder:
-    """Return the session of nsys for a launch.
+def order_of(
+    recipe: Recipe, plan: LaunchPlan, folder: Path, version: str | None = None
+) -> TraceOrder | None:
+    """Return how a launch is to take timelines; None: it takes none.
 
     Args:
-        folder: That of the launch's timelines; no two launches have one.
-        configuration: What the server is started with.
+        recipe: What takes them.
+        plan: The launch.
+        folder: That of its timelines; no two launches have one.
+        version: The engine's, where an earlier launch told it.
     """
-    # Short and of its own: other users' leavings in /tmp/nvidia make nsys fail.
+    if not plan.traced:
+        return None
+    asked = recipe.tracing
+    nsys = asked is not None and asked.tool == "nsys"
+    return TraceOrder(
+        folder=str(folder),
+        version=version,
+        nsys=_nsys_order(folder, plan.configuration) if nsys else None,
+    )
+
+
+def _nsys_order(folder: Path, configuration: Configuration) -> NsysOrder:
+    # Of its own: nsys fails over what other users left in a folder that all share.
     mark = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     tmp = tempfile.gettempdir()
     return NsysOrder(
