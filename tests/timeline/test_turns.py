@@ -93,3 +93,72 @@ def test_graphs_that_may_be_steps_or_parts_of_them_are_in_doubt(
     assert one(noted).n_steps == 14
     assert not [f for f in noted.findings if f.code == "steps-ambiguous"]
     assert why in said[0]
+
+
+def relabelled(**kinds: tuple[int, ...]) -> Trace:
+    """Make some steps mixed ones without a graph, and take some annotations away."""
+    trace = real(DECODE)
+    calls, spans = trace.calls, trace.spans
+    graph = np.flatnonzero(calls.is_graph)
+    note = np.flatnonzero(spans.is_annotation)
+    mixed, silent = list(kinds.get("mixed", ())), list(kinds.get("silent", ()))
+    is_graph, name = calls.is_graph.copy(), spans.name.copy()
+    is_graph[graph[mixed]] = False
+    name[note[mixed]] = len(trace.names)
+    keep = np.ones(len(spans), dtype=np.bool_)
+    keep[note[silent]] = False
+    return replace(
+        trace,
+        names=(*trace.names, "execute_context_1(512)_generation_8(8)"),
+        calls=replace(calls, is_graph=is_graph),
+        spans=replace(spans, name=name).take(keep),
+    )
+
+
+def test_a_mixed_step_between_decode_steps_lengthens_none_of_them() -> None:
+    rank = one(analyze_traces([relabelled(mixed=(6, 7))]))
+    assert rank.steps_by_kind == {"decode": 12, "mixed": 2}
+    assert (rank.step_kind, rank.n_periods) == ("decode", 11)
+    assert rank.step_ms is not None
+    whole = one(analyze_traces([real(DECODE)]))
+    assert whole.step_ms is not None
+    assert rank.step_ms.p90 < 1.03 * whole.step_ms.p90
+    assert rank.closes_to_pct == 0
+
+
+def test_steps_that_a_rank_runs_along_without_annotations_are_steps() -> None:
+    whole = one(analyze_traces([real(DECODE)]))
+    for steps in ({"silent": (2, 3, 4)}, {"silent": (0, 5), "mixed": (9, 10, 11)}):
+        rank = one(analyze_traces([relabelled(**steps)]))
+        assert rank.n_steps == 14 - len(steps.get("mixed", ()))
+        assert rank.step_ms is not None
+        assert whole.step_ms is not None
+        assert rank.step_ms.p90 < 1.03 * whole.step_ms.p90
+    everywhere = one(analyze_traces([relabelled(silent=tuple(range(14)))]))
+    assert everywhere.step_ms == whole.step_ms
+
+
+def test_annotations_around_steps_are_no_steps_of_their_own() -> None:
+    trace = real(DECODE)
+    spans = trace.spans
+    note = np.flatnonzero(spans.is_annotation)
+    around = spans.take(note)
+    around = replace(
+        around,
+        start_ns=around.start_ns - 20_000,
+        end_ns=np.append(around.start_ns[1:] - 30_000, around.end_ns[-1]),
+        name=np.full(len(note), len(trace.names)),
+    )
+    order = np.argsort(np.concatenate([spans.start_ns, around.start_ns]), kind="stable")
+    both = {
+        column: np.concatenate([getattr(spans, column), getattr(around, column)])[order]
+        for column in ("start_ns", "end_ns", "name", "thread", "is_annotation")
+    }
+    planted = replace(
+        trace,
+        names=(*trace.names, "ProfilerStep#7"),
+        spans=replace(spans, **both),
+    )
+    assert (
+        one(analyze_traces([planted])).step_ms == one(analyze_traces([trace])).step_ms
+    )

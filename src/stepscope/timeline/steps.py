@@ -5,13 +5,13 @@ A step runs from its first device operation to the first of the next step, so th
 periods tile the trace and nothing between them is lost.
 """
 
-import re
 from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Trace
+from stepscope.timeline.annotated import step_spans
+from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Bool, Trace
 from stepscope.timeline.turns import heads, launches_per_step
 
 #: A decode graph has at least this many nodes, and is replayed at least this often.
@@ -19,16 +19,6 @@ _LEAST_NODES = 20
 _LEAST_REPLAYS = 3
 #: Smaller graphs may be pieces of a step, such as what lies between two attentions.
 _WHOLE_NODES = 100
-
-#: Annotations of one engine step: vLLM (old and new form), SGLang, and generic.
-_STEP_NAMES = (
-    re.compile(r"^execute_context_(?P<c>\d+)\(\d+\)_generation_(?P<g>\d+)"),
-    re.compile(r"^execute_\d+_context_(?P<c>\d+)\S*_generation_(?P<g>\d+)"),
-    re.compile(r"^step\[(?P<word>EXTEND|DECODE|MIXED)"),
-    re.compile(r"^(?P<word>prefill|decode|mixed)\["),
-    re.compile(r"^ProfilerStep#"),
-)
-_WORDS = {"EXTEND": "prefill", "DECODE": "decode", "MIXED": "mixed"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,17 +58,11 @@ def find_steps(trace: Trace) -> Steps:
     """
     if len(trace.marked_steps):
         return _from_marks(trace)
-    annotated = _from_annotations(trace)
-    graphs, n_launches = _from_graphs(trace)
-    # More than one launch an annotated step: the graphs are pieces, not steps.
-    whole = graphs is not None and (
-        annotated is None
-        or (len(annotated) <= len(graphs) and n_launches < 1.5 * len(annotated))
-    )
-    if graphs is not None and whole:
-        return graphs if annotated is None else replace(graphs, doubt=None)
-    if annotated is not None:
-        return annotated
+    launched = _launched(trace)
+    said = _from_annotations(trace, launched)
+    if said is not None:
+        return said
+    graphs = _from_graphs(trace, launched)
     if graphs is not None:
         return graphs
     periodic = _from_period(trace)
@@ -107,36 +91,6 @@ def _from_marks(trace: Trace) -> Steps:
     )
 
 
-def _label(name: str) -> str | None:
-    for pattern in _STEP_NAMES:
-        found = pattern.match(name)
-        if not found:
-            continue
-        groups = found.groupdict()
-        if "c" in groups:
-            context, generation = int(groups["c"]), int(groups["g"])
-            if context and generation:
-                return "mixed"
-            return "prefill" if context else "decode"
-        if "word" in groups:
-            return _WORDS.get(groups["word"], groups["word"])
-        return "step"
-    return None
-
-
-def _step_spans(trace: Trace) -> tuple[I64, I64, list[str]]:
-    """Return start, end and label of each step annotation on the host."""
-    labels = [_label(n) for n in trace.names]
-    at = [
-        i
-        for i, name in enumerate(trace.spans.name)
-        if trace.spans.is_annotation[i] and labels[name] is not None
-    ]
-    index = np.array(at, dtype=np.int64)
-    words = [labels[trace.spans.name[i]] or "step" for i in at]
-    return trace.spans.start_ns[index], trace.spans.end_ns[index], words
-
-
 def _owner(trace: Trace) -> tuple[I64, I64]:
     """Return for each operation the start of the call that launched it, or -1."""
     order = np.argsort(trace.calls.correlation, kind="stable")
@@ -156,79 +110,112 @@ def call_of_ops(trace: Trace) -> I64:
     return _owner(trace)[1]
 
 
-def _from_graphs(trace: Trace) -> tuple[Steps | None, int]:
-    """Return steps by graph launches, and how many launches of graphs there are."""
+@dataclass(frozen=True, slots=True)
+class _Launched:
+    """Graph launches that have nodes, in order of launch.
+
+    ``call`` is the index of each, ``first_ns`` its first node, ``n`` how many nodes;
+    ``begins`` says which begin a step as far as the graphs tell.
+    """
+
+    call: I64
+    first_ns: I64
+    n: I64
+    begins: Bool
+    doubt: str | None
+
+
+def _launched(trace: Trace) -> _Launched:
     call = call_of_ops(trace)
     owned = call >= 0
-    if not owned.any():
-        return None, 0
     counts = np.bincount(call[owned], minlength=len(trace.calls))
     every = np.flatnonzero(trace.calls.is_graph & (counts > 0))
-    big = every[counts[every] >= _LEAST_NODES]
-    if not len(big):
-        return None, 0
-    sizes, repeats = np.unique(counts[big], return_counts=True)
-    best = int(np.argmax(repeats))
-    if repeats[best] < _LEAST_REPLAYS:
-        return None, len(every)
-    own = counts[big] == sizes[best]
-    chosen, others, doubt = big[own], big[~own], None
-    period = launches_per_step(counts[every])
-    if period > 1:
-        begun = heads(counts[every], period)
-        if begun is None:
-            doubt = (
-                f"{period} graphs are launched in turn, and none tells which is the"
-                " first of a step"
-            )
-        else:
-            chosen, others = every[begun], others[:0]
-    elif sizes[best] < _WHOLE_NODES:
-        doubt = f"a graph of {sizes[best]} nodes is small for a whole step"
     first = np.full(len(trace.calls), np.iinfo(np.int64).max)
     np.minimum.at(first, call[owned], trace.ops.start_ns[owned])
+    begins, doubt = _begin(counts[every])
+    return _Launched(every, first[every], counts[every], begins, doubt)
+
+
+def _begin(n: I64) -> tuple[Bool, str | None]:
+    """Return which graph launches begin a step, and what is in doubt of it."""
+    sizes, repeats = np.unique(n[n >= _LEAST_NODES], return_counts=True)
+    if not len(sizes) or repeats.max() < _LEAST_REPLAYS:
+        return np.zeros(len(n), dtype=np.bool_), None
+    modal = int(sizes[np.argmax(repeats)])
+    period = launches_per_step(n)
+    if period > 1:
+        begun = heads(n, period)
+        if begun is not None:
+            return begun, None
+        return n == modal, (
+            f"{period} graphs are launched in turn, and none tells which is the first"
+            " of a step"
+        )
+    if modal < _WHOLE_NODES:
+        return n == modal, f"a graph of {modal} nodes is small for a whole step"
+    return n == modal, None
+
+
+def _from_graphs(trace: Trace, launched: _Launched) -> Steps | None:
+    if not launched.begins.any():
+        return None
+    mine = launched.begins
+    # A large graph of another size is a step of another kind, unless it is a part.
+    parts = launches_per_step(launched.n) > 1 and launched.doubt is None
+    others = ~mine & (launched.n >= _LEAST_NODES) & (not parts)
     steps = _assemble(
         trace,
-        first[chosen],
-        other_first=first[others],
-        kinds=_kinds_at(trace, trace.calls.start_ns[chosen]),
-        n_ops=counts[chosen],
+        launched.first_ns[mine],
+        other_first=launched.first_ns[others],
+        kinds=["decode"] * int(mine.sum()),
+        n_ops=launched.n[mine],
         source="graph-launches",
     )
-    return replace(steps, doubt=doubt), len(every)
+    return replace(steps, doubt=launched.doubt)
 
 
-def _kinds_at(trace: Trace, launched_ns: I64) -> list[str]:
-    start, end, words = _step_spans(trace)
-    at = np.searchsorted(start, launched_ns, side="right") - 1
-    return [
-        words[i] if i >= 0 and t < end[i] else "decode"
-        for i, t in zip(at.tolist(), launched_ns.tolist(), strict=True)
-    ]
+def _from_annotations(trace: Trace, launched: _Launched) -> Steps | None:
+    """Return annotated steps, and those that graphs show between them.
 
-
-def _from_annotations(trace: Trace) -> Steps | None:
-    start, end, words = _step_spans(trace)
+    An annotated step that launches one large graph begins with its first node; any
+    other with the first operation that it launched. A rank that runs along without
+    requests of its own annotates nothing, but replays the graph.
+    """
+    start, end, words = step_spans(trace)
     if not len(start):
         return None
-    launched, _ = _owner(trace)
-    at = np.searchsorted(start, launched, side="right") - 1
-    inside = (launched >= 0) & (at >= 0)
-    inside &= launched < end[np.maximum(at, 0)]
+    at, inside = _within(start, end, _owner(trace)[0])
     counts = np.bincount(at[inside], minlength=len(start))
     first = np.full(len(start), np.iinfo(np.int64).max)
     np.minimum.at(first, at[inside], trace.ops.start_ns[inside])
+    holder, held = _within(start, end, trace.calls.start_ns[launched.call])
+    n_graphs = np.bincount(holder[held], minlength=len(start))
+    alone = held & (n_graphs[holder] == 1) & (launched.n >= _LEAST_NODES)
+    first[holder[alone]] = launched.first_ns[alone]
+    counts[holder[alone]] = launched.n[alone]
     some = counts > 0
     if not some.any():
         return None
+    free = launched.begins & ~held
+    by_graph = int(alone.sum() + free.sum())
+    n = int(some.sum() + free.sum())
     return _assemble(
         trace,
-        first[some],
+        np.concatenate([first[some], launched.first_ns[free]]),
         other_first=np.empty(0, dtype=np.int64),
-        kinds=[w for w, s in zip(words, some, strict=True) if s],
-        n_ops=counts[some],
-        source="annotations",
+        kinds=[w for w, s in zip(words, some, strict=True) if s]
+        + ["decode"] * int(free.sum()),
+        n_ops=np.concatenate([counts[some], launched.n[free]]),
+        source="graph-launches" if 2 * by_graph > n else "annotations",
     )
+
+
+def _within(start: I64, end: I64, at_ns: I64) -> tuple[I64, Bool]:
+    """Return which of the ascending spans each instant lies in, and whether it does."""
+    at = np.searchsorted(start, at_ns, side="right") - 1
+    inside: Bool = (at_ns >= 0) & (at >= 0)
+    inside &= at_ns < end[np.maximum(at, 0)]
+    return np.maximum(at, 0), inside
 
 
 def _from_period(trace: Trace) -> Steps | None:
