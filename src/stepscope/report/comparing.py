@@ -137,7 +137,9 @@ def print_comparison(console: Console, found: CompareDocument) -> None:
     style = _VERDICT_STYLE[found.verdict]
     console.print(Text(f"{found.why}.", style=f"bold {style}".strip()))
     order = f", order {found.order}" if found.order else ""
-    console.print(Text(f"unit: {found.unit}{order}", style="dim"))
+    starts = " on one start of each: intervals are of these starts"
+    starts = starts if found.unit == "run" and found.comparisons else ""
+    console.print(Text(f"unit: {found.unit}{starts}{order}", style="dim"))
     if len({text for texts in found.sessions.values() for text in texts}) > 1:
         for arm, texts in found.sessions.items():
             console.print(Text(f"{arm}: {'; '.join(texts)}", style="dim"))

@@ -63,7 +63,13 @@ def run_of(cells: Sequence[CellResult], starts: Mapping[str, int] | None = None)
                 name=c.name,
                 configuration=c.configuration,
                 launch=c.launch,
-                workload=Workload(concurrency=c.concurrency, n_prompts=64),
+                workload=Workload(
+                    concurrency=c.concurrency,
+                    n_prompts=64,
+                    request_rate=c.request_rate,
+                    input_tokens=c.asked_input_tokens,
+                    output_tokens=c.asked_output_tokens,
+                ),
             )
             for c in cells
         ),

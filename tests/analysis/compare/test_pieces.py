@@ -8,9 +8,12 @@ import pytest
 from scipy import stats
 from tests.analysis.compare.made import arm, run_of, whole
 
+from stepscope.analysis.across.power import runs_needed
 from stepscope.analysis.compare.answers import first_difference
+from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.decide import decide, what_to_run
 from stepscope.analysis.compare.many import p_value, quantile
+from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.sessions import session_key, what_runs
 from stepscope.analysis.compare.spread import spread
 from stepscope.analysis.compare.table import Measured, deciding
@@ -359,6 +362,7 @@ def test_the_throughput_of_a_schedule_is_not_compared(result_of: Make) -> None:
         msgspec.structs.replace(
             c,
             concurrency=None,
+            request_rate=2.0,
             tpot_ms=msgspec.structs.replace(
                 c.tpot_ms, mean=1 / (c.output_tokens_per_s or 1)
             ),
@@ -369,3 +373,161 @@ def test_the_throughput_of_a_schedule_is_not_compared(result_of: Make) -> None:
     assert {c.metric for c in found.comparisons} == {"tpot_ms"}
     assert deciding(found.table) == "tpot_ms"
     assert "open-loop-rate" in {f.code for f in found.findings}
+
+
+def test_requests_sent_all_at_once_are_no_schedule(result_of: Make) -> None:
+    """`vllm bench serve` without a cap and a rate: its throughput is the server's."""
+    rng = np.random.default_rng(21)
+    cells = arm(result_of, "a", 0, 4, rng, rows=(8,))
+    cells += arm(result_of, "b", 0.1, 4, rng, rows=(8,))
+    cells = [msgspec.structs.replace(c, concurrency=None) for c in cells]
+    found = whole(cells)
+    assert {c.metric for c in found.comparisons} == {RATE}
+    assert decide(found, deciding(found.table)).verdict == "faster"
+    assert "open-loop-rate" not in {f.code for f in found.findings}
+
+
+def one_start(
+    make: Make, effect: float, n: int = 3, cv: float = 0.001
+) -> tuple[Compared, Comparison]:
+    """One start of each, one row, and the row of it."""
+    rng = np.random.default_rng(22)
+    how = {"rows": (64,), "n_launches": 1, "cv": cv}
+    cells = arm(make, "a", 0, n, rng, **how)  # type: ignore[arg-type]
+    cells += arm(make, "b", effect, n, rng, **how)  # type: ignore[arg-type]
+    found = whole(cells)
+    return found, found.comparisons[0]
+
+
+@pytest.mark.parametrize(
+    ("effect", "verdict", "code"),
+    [(-0.05, "slower", 1), (0.05, "faster", 0), (0.004, "same", 0),
+     (-0.012, "undetermined", 5), (-0.015, "undetermined", 5)],
+)  # fmt: skip
+def test_single_starts_decide_only_beyond_what_starts_may_differ_by(
+    result_of: Make, effect: float, verdict: str, code: int
+) -> None:
+    found, one = one_start(result_of, effect)
+    # The runs alone would tell every one of these effects from nothing.
+    assert one.ci95_pct is not None
+    assert not one.ci95_pct[0] < 0 < one.ci95_pct[1]
+    assert one.verdict == verdict
+    assert decide(found, RATE).exit_code == code
+    assert "one-launch" in {f.code for f in found.findings}
+
+
+def test_more_runs_on_one_start_are_not_what_settles_it(result_of: Make) -> None:
+    found, one = one_start(result_of, -0.012)
+    assert one.reason == "one start of each: starts may differ by as much"
+    assert one.delta_pct is not None
+    starts = runs_needed(float(np.log1p(-one.delta_pct / 100)), 0.005)
+    # Their own spread asks for no fewer than starts of runs without any.
+    assert starts is not None
+    assert one.runs_needed is not None
+    assert 3 + starts - 1 <= one.runs_needed <= 3 + starts + 2
+    assert "each on a start of its own (n_launches = " in what_to_run(found, RATE)
+
+
+def test_the_interval_is_students_whatever_starts_may_add(result_of: Make) -> None:
+    found, one = one_start(result_of, -0.05, n=5, cv=0.01)
+    logs = {
+        name: np.log([r.values[RATE] for r in found.table.readings if r.arm == name])
+        for name in "ab"
+    }
+    want = stats.ttest_ind(logs["b"], logs["a"])
+    low, high = (100 * np.expm1(x) for x in want.confidence_interval(0.95))
+    assert one.ci95_pct == pytest.approx((low, high))
+    assert one.p == pytest.approx(want.pvalue)
+
+
+def test_launches_that_repeat_need_no_assumption(result_of: Make) -> None:
+    rng = np.random.default_rng(23)
+    how = {"rows": (64,), "n_launches": 3, "cv": 0.001}
+    cells = arm(result_of, "a", 0, 3, rng, **how)  # type: ignore[arg-type]
+    cells += arm(result_of, "b", -0.012, 3, rng, **how)  # type: ignore[arg-type]
+    (one,) = whole(cells).comparisons
+    assert (one.unit, one.verdict) == ("launch", "slower")
+
+
+def lengths(
+    cells: list[CellResult], asked: int | None, counted: int
+) -> list[CellResult]:
+    """The cells with so many tokens an answer, asked for and counted."""
+    return [
+        msgspec.structs.replace(
+            c, asked_output_tokens=asked, output_tokens=counted * c.n_requests
+        )
+        for c in cells
+    ]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "alike"),
+    [((None, 100), (None, 102), True), ((None, 100), (None, 400), False),
+     ((100, 100), (None, 100), True), ((100, 100), (None, 128), False),
+     ((100, 100), (128, 100), False)],
+)  # fmt: skip
+def test_where_nobody_says_what_was_asked_the_counts_must_agree(
+    result_of: Make,
+    a: tuple[int | None, int],
+    b: tuple[int | None, int],
+    *,
+    alike: bool,
+) -> None:
+    rng = np.random.default_rng(24)
+    cells = lengths(arm(result_of, "a", 0, 3, rng, rows=(8,)), *a)
+    cells += lengths(arm(result_of, "b", 0, 3, rng, rows=(8,)), *b)
+    found = whole(cells)
+    assert len(found.comparisons) == alike
+    codes = {f.code for f in found.findings}
+    assert ("no-common-row" in codes) is not alike
+    if alike:
+        assert found.comparisons[0].output_tokens == a[0]
+
+
+def test_a_copy_of_a_result_is_no_repeat(result_of: Make) -> None:
+    rng = np.random.default_rng(25)
+    cells = arm(result_of, "a", 0, 1, rng, rows=(8,), n_launches=1)
+    cells += arm(result_of, "b", 0.3, 1, rng, rows=(8,), n_launches=1)
+    copies = [
+        msgspec.structs.replace(c, name=f"{c.name}-{i}")
+        for c in cells
+        for i in range(3)
+    ]
+    found = whole(copies)
+    (one,) = found.comparisons
+    assert (one.n_a, one.n_b, one.ci95_pct) == (1, 1, None)
+    assert one.verdict == "undetermined"
+    note = next(f for f in found.findings if f.code == "copied-results")
+    assert "a-s0-c8-r0-1 of a is a copy of a-s0-c8-r0-0" in note.message
+    assert len(found.left_out) == 4
+
+
+def test_a_run_against_its_own_copy_is_said(result_of: Make) -> None:
+    rng = np.random.default_rng(26)
+    cells = arm(result_of, "a", 0, 3, rng, rows=(8,))
+    twin = [
+        msgspec.structs.replace(
+            c, name=f"b{c.name}", configuration="b", launch=f"b{c.launch}"
+        )
+        for c in cells
+    ]
+    note = next(f for f in whole(cells + twin).findings if f.code == "copied-results")
+    assert "of b is a copy of" in note.message
+
+
+def test_round_figures_may_agree_by_chance(result_of: Make) -> None:
+    cells = [
+        result_of(
+            name=f"{name}-r{i}",
+            configuration=name,
+            launch=f"{name}-l0",
+            output_tokens_per_s=rate,
+        )
+        for name, rate in (("a", 1000.0), ("b", 950.0))
+        for i in range(3)
+    ]
+    found = whole(cells)
+    (one,) = found.comparisons
+    assert (one.n_a, one.n_b, one.verdict) == (3, 3, "slower")
+    assert "copied-results" not in {f.code for f in found.findings}

@@ -8,6 +8,7 @@ from stepscope.analysis.compare.contrasts import Contrast, Rows, contrasts
 from stepscope.analysis.compare.judge import Family, family
 from stepscope.analysis.compare.notes import (
     across_findings,
+    copied,
     launch_findings,
     left_out_findings,
     no_common_row,
@@ -119,6 +120,7 @@ def compare(
         refused=tuple(refused),
         findings=(
             *no_common_row(laid, a, bs),
+            *copied(laid, a, bs),
             *open_loops(laid),
             *across_findings(laid, refused),
             *unknown_sessions(families),

@@ -14,6 +14,10 @@ from stepscope.recipe.records import Workload
 #: An arm in one session.
 Place = tuple[str, str]
 Unit = Literal["launch", "run"]
+#: What starts of one command are taken to differ by where each arm had a single one,
+#: as a standard deviation of logs. Nobody measured it there: a difference, or its
+#: absence, counts only where it stands in spite of it. Source: docs/compare.md.
+STARTS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,7 @@ class Contrast:
         value: log b - log a; None where it would be a raw figure of two sessions.
         error: Standard error; None without repeats.
         df: Of the error.
+        starts: What starts may add to it, where no arm was started twice: assumed.
         why_not: Why there is no interval.
         raw: The value is a bare difference of two sessions of which nothing is known.
     """
@@ -59,6 +64,7 @@ class Contrast:
     value: float | None = None
     error: float | None = None
     df: float = 0.0
+    starts: float = 0.0
     why_not: str | None = None
     raw: bool = False
 
@@ -231,6 +237,8 @@ def with_error(one: Contrast, rows: Rows) -> Contrast:
     """Return a contrast with its standard error, where repeats allow one."""
     if one.value is None:
         return one
+    if rows.unit == "run":
+        one = replace(one, starts=STARTS * len(one.terms) ** 0.5)
     alone = [t for t in one.terms if t.n_runs < 2]
     if alone:
         return replace(one, why_not=f"one run of {alone[0].place[0]}: no interval")

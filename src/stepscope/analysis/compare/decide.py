@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.compare.compare import Compared
+from stepscope.analysis.compare.contrasts import STARTS
 from stepscope.analysis.compare.judge import Family, Judged, holm, verdict
 from stepscope.analysis.compare.many import p_value
 from stepscope.analysis.compare.records import Comparison, Verdict
@@ -60,7 +61,12 @@ def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
     worst = next(v for v in order if v in told.values())
     why = _why(of, told, worst, metric, margin)
     if worst != "undetermined" and any(f.code == "one-launch" for f in of.findings):
-        why += ", on a single start of one: what starts differ by is not in it"
+        assumed = any(f.rows[0].starts for f in families)
+        why += (
+            f", on a single start of each, taken to differ by {100 * STARTS:g} %"
+            if assumed
+            else ", on a single start of one"
+        )
     return Decision(worst, EXIT_CODES[worst], why)
 
 
@@ -108,7 +114,7 @@ def _beyond(j: Judged, sign: int, limit: float) -> Judged:
     """
     excess = -sign * j.value - limit
     p = p_value(excess / j.error, j.df, j.shares) if excess > 0 else 1.0
-    return Judged(excess, j.error, j.df, j.shares, p)
+    return Judged(excess, j.error, j.df, j.shares, p, j.starts)
 
 
 def _why(
@@ -132,20 +138,26 @@ def _why(
 
 def what_to_run(of: Compared, metric: str) -> str:
     """Return in one line what would settle the open rows of a metric."""
+    names = ", ".join(of.bs)
     if of.refused:
         return (
-            f"Measure {of.a} in the session of {', '.join(of.bs)} too, first and last,"
+            f"Measure {of.a} in the session of {names} too, first and last,"
             " as an anchor; or both in one run, as baseline and patch"
         )
     mine = [
         c for c in of.comparisons if c.metric == metric and c.verdict == "undetermined"
     ]
+    if not mine and any(c.metric != metric for c in of.comparisons):
+        return f"Take {metric} of both: at no common workload point is it known of both"
     if not mine:
         return "Measure both at the same workload points with one recipe"
     if all(c.ci95_pct is None for c in mine):
+        why = dict.fromkeys(
+            c.reason.partition(": no interval")[0] for c in mine if c.reason
+        )
         return (
             "Measure both in one run, as baseline and [[patch]] of a recipe, with"
-            " n_launches = 3: one run of each has no interval"
+            f" n_launches = 3: {'; '.join(why)}"
         )
     known = [c for c in mine if c.runs_needed is not None]
     if not known:
@@ -159,19 +171,17 @@ def what_to_run(of: Compared, metric: str) -> str:
 def _priced(known: Sequence[Comparison]) -> str:
     """Return how many more units settle rows, with minutes and money.
 
-    A launch measures all rows, so the neediest row decides; runs add up.
+    A launch measures all rows, so the neediest row decides.
     """
-    unit = known[0].unit
     most = max(known, key=lambda c: (c.runs_needed or 0) - min(c.n_a, c.n_b))
     more = (most.runs_needed or 0) - min(most.n_a, most.n_b)
-    counted = [most] if unit == "launch" else known
-    minutes = [c.minutes_needed for c in counted]
-    usd = [c.usd_needed for c in counted]
-    text = f"{more} more {unit}{_plural(unit, more)} of each"
-    if None not in minutes:
-        text += f", about {sum(m or 0.0 for m in minutes):.1f} minutes"
-    if None not in usd:
-        text += f" and {sum(u or 0.0 for u in usd):.2f} USD"
+    text = f"{more} more {most.unit}{_plural(most.unit, more)} of each"
+    if most.unit == "run":
+        text += f", each on a start of its own (n_launches = {more + 1})"
+    if most.minutes_needed is not None:
+        text += f", about {most.minutes_needed:.1f} minutes"
+    if most.usd_needed is not None:
+        text += f" and {most.usd_needed:.2f} USD"
     if more > _NO_PLAN:
         return (
             "Find what makes one configuration differ by itself first: as it is,"

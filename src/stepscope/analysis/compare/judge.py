@@ -14,6 +14,8 @@ from stepscope.analysis.compare.records import Verdict
 SAME = 0.02
 LEAST_EFFECT = 0.01
 ALPHA = 0.05
+#: Degrees of freedom from which on t is normal.
+_MANY = 1e6
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,7 +23,8 @@ class Judged:
     """A difference of logs with everything that a verdict needs.
 
     ``shares`` has a number for each configuration that is compared with the same
-    baseline: how much of its variance is the baseline's.
+    baseline: how much of its variance is the baseline's. ``starts`` is an error that
+    is assumed (``STARTS``): the interval and ``p`` are without it, verdicts are not.
     """
 
     value: float
@@ -29,8 +32,18 @@ class Judged:
     df: float
     shares: tuple[float, ...]
     p: float
+    starts: float = 0.0
     holds: bool = False
     p_adjusted: float = 1.0
+
+    @property
+    def with_starts(self) -> tuple[float, float]:
+        """Return the error with what starts may add, and its degrees of freedom.
+
+        Source: Satterthwaite; what is assumed has infinitely many.
+        """
+        joint = self.error**2 + self.starts**2
+        return joint**0.5, min(self.df * (joint / self.error**2) ** 2, _MANY)
 
     @property
     def half(self) -> float:
@@ -39,8 +52,15 @@ class Judged:
 
     @property
     def half_one_sided(self) -> float:
-        """Distance to a one-sided 95 % bound."""
-        return float(stats.t.ppf(1 - ALPHA, self.df)) * self.error
+        """Distance to a one-sided 95 % bound, with what starts may add."""
+        both = ((self.error, self.df), self.with_starts)
+        return max(float(stats.t.ppf(1 - ALPHA, df)) * error for error, df in both)
+
+    @property
+    def p_with_starts(self) -> float:
+        """Like ``p``, with what starts may add to the error; never below it."""
+        error, df = self.with_starts
+        return max(self.p, p_value(self.value / error, df, self.shares))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,25 +128,34 @@ def family(found: Sequence[Contrast], rows: Rows, shares: Sequence[float]) -> Fa
 def _judged(one: Contrast, shares: tuple[float, ...]) -> Judged | None:
     if one.value is None or one.error is None or not one.sound:
         return None
-    return _with_p(one.value, one.error, one.df, shares)
-
-
-def _with_p(value: float, error: float, df: float, shares: tuple[float, ...]) -> Judged:
-    p = p_value(value / error, df, shares)
-    return Judged(value, error, df, shares, p)
+    p = p_value(one.value / one.error, one.df, shares)
+    return Judged(one.value, one.error, one.df, shares, p, one.starts)
 
 
 def holm(found: Sequence[Judged]) -> list[Judged]:
     """Return them with p adjusted over all of them, and which hold at 5 %.
 
+    What holds does so with what starts may add to its error too.
+    """
+    plain = _adjusted([one.p for one in found])
+    strict = _adjusted([one.p_with_starts for one in found])
+    return [
+        replace(one, p_adjusted=p, holds=max(p, q) <= ALPHA)
+        for one, p, q in zip(found, plain, strict, strict=True)
+    ]
+
+
+def _adjusted(ps: Sequence[float]) -> list[float]:
+    """Return the p values over all of them.
+
     Source: Holm, Scandinavian Journal of Statistics 6 (1979).
     """
-    order = sorted(range(len(found)), key=lambda i: found[i].p)
-    out = list(found)
+    order = sorted(range(len(ps)), key=lambda i: ps[i])
+    out = list(ps)
     reached = 0.0
     for rank, i in enumerate(order):
-        reached = max(reached, min(1.0, found[i].p * (len(order) - rank)))
-        out[i] = replace(found[i], p_adjusted=reached, holds=reached <= ALPHA)
+        reached = max(reached, min(1.0, ps[i] * (len(order) - rank)))
+        out[i] = reached
     return out
 
 
@@ -136,7 +165,8 @@ def _pooled(
     """Return the mean over rows, and the probability that rows are alike.
 
     Source: inverse-variance mean. Where launches repeat its error is that of launches:
-        what a launch does to all its rows at once is not thinned out by more rows.
+        what a launch does to all its rows at once is not thinned out by more rows;
+        nor is what single starts are taken to add.
         Cochran's Q, referred to F because the variance is estimated.
     """
     sessions = tuple(dict.fromkeys(s for one in found for s in one.sessions))
@@ -170,7 +200,9 @@ def _pooled(
             parts.sum() ** 2
             / sum(p * p / one.df for p, one in zip(parts, found, strict=True))
         )
-    return _with_p(middle, error, df, shares), q_p
+    starts = max(one.starts for one in found)
+    p = p_value(middle / error, df, shares)
+    return Judged(middle, error, df, shares, p, starts), q_p
 
 
 def verdict(one: Judged, sign: int) -> Verdict:

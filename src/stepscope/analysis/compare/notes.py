@@ -5,9 +5,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from stepscope.analysis.compare.contrasts import Contrast, Rows
+from stepscope.analysis.compare.contrasts import STARTS, Contrast, Rows
 from stepscope.analysis.compare.judge import SAME, Family
+from stepscope.analysis.compare.readings import COPY, fingerprint
 from stepscope.analysis.compare.records import Comparison
+from stepscope.analysis.compare.rows import ONE_START
 from stepscope.analysis.compare.table import RATE, Table, is_open
 from stepscope.findings import Finding
 
@@ -60,8 +62,8 @@ def unknown_sessions(families: Sequence[Family]) -> list[Finding]:
 
 
 def launch_findings(of: Table, found: Sequence[Comparison]) -> list[Finding]:
-    """Say beside a verdict what was started only once."""
-    decided = [c for c in found if c.verdict != "undetermined"]
+    """Say beside a verdict, or the lack of one, what was started only once."""
+    decided = [c for c in found if c.verdict != "undetermined" or c.reason == ONE_START]
     arms = dict.fromkeys(arm for c in decided for arm in (c.b, c.a))
     starts: dict[str, set[str]] = defaultdict(set)
     for reading in of.readings:
@@ -74,11 +76,22 @@ def launch_findings(of: Table, found: Sequence[Comparison]) -> list[Finding]:
             code="one-launch",
             severity="warning",
             message=f"{', '.join(alone)}: measured on a single server start; repeats"
-            " on one start hold the spread from run to run, not from start to start",
+            " on one start hold the spread from run to run, not from start to start"
+            f"{_taken(decided)}",
             hint="Start each configuration again, in the order A B B A:"
             " n_launches = 2.",
         )
     ]
+
+
+def _taken(decided: Sequence[Comparison]) -> str:
+    """Return what is assumed of starts where none was repeated."""
+    if any(c.unit == "launch" for c in decided):
+        return ""
+    return (
+        f". Starts are taken to differ by {100 * STARTS:g} % (standard deviation),"
+        " which nobody measured here: no verdict counts less than that"
+    )
 
 
 def shared_baseline(found: Sequence[Comparison], base: str) -> list[Finding]:
@@ -149,6 +162,33 @@ def left_out_findings(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
             " those cells before the differences."
             if uneven
             else "",
+        )
+    ]
+
+
+def copied(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
+    """Say which readings are one measurement that was given more than once."""
+    found = [
+        f"{x.cell} of {x.configuration} is {x.reason}"
+        for x in of.left_out
+        if x.configuration in (a, *bs) and x.reason.startswith(COPY)
+    ]
+    prints = {fingerprint(r): r.cell for r in of.readings if r.arm == a}
+    found += [
+        f"{r.cell} of {r.arm} is {COPY} of {prints[mark]} of {a}"
+        for r in of.readings
+        if r.arm in bs and (mark := fingerprint(r)) is not None and mark in prints
+    ]
+    if not found:
+        return []
+    more = f"; and {len(found) - 3} more" if len(found) > 3 else ""
+    return [
+        Finding(
+            code="copied-results",
+            severity="warning",
+            message=f"{'; '.join(found[:3])}{more}: one measurement is no repeat of"
+            " itself",
+            hint="Measure again; a copy holds nothing of how much figures vary.",
         )
     ]
 

@@ -19,9 +19,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             different sessions would have to be read raw.
         ci95_pct: Its interval; over all configurations together where there are
             several.
-        verdict: ``faster`` and ``slower`` hold over all rows of the pair together.
+        verdict: ``faster`` and ``slower`` hold over all rows of the pair together;
+            where no arm was started twice, in spite of what starts may differ by.
         runs_needed: Units an arm, those at hand included, that would settle it with
-            80 % power; None where nothing says how much they spread.
+            80 % power; None where nothing says how much they spread. Further runs are
+            on a start each where no arm was started twice.
         n_a: Units of A that the interval rests on.
         n_b: The same of B.
         unit: What repeats: a ``launch`` or a ``run`` on one launch.

@@ -1,13 +1,14 @@
 """Families to the records of `analyze --json`, with what would settle the open ones."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from stepscope.analysis.across.power import runs_needed, sd_upper
 from stepscope.analysis.compare.contrasts import Contrast, Rows
 from stepscope.analysis.compare.judge import (
+    ALPHA,
     LEAST_EFFECT,
     SAME,
     Family,
@@ -16,6 +17,9 @@ from stepscope.analysis.compare.judge import (
 )
 from stepscope.analysis.compare.records import Comparison, PooledComparison
 from stepscope.analysis.compare.table import METRICS, Table
+
+#: Why a row that its runs would settle is not settled.
+ONE_START = "one start of each: starts may differ by as much"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Prices:
 
     def seconds(self, arm: str, one: Contrast, unit: str) -> float | None:
         """Return the mean length of a launch of an arm, or of a run of a row."""
-        if unit == "launch":
+        if unit == "launch" or one.starts:
             used = {r.launch for r in self.of.readings}
             starts = [s for s in self.of.starts if s.name in used]
             found = [s.seconds for s in starts if s.arm == arm]
@@ -103,7 +107,7 @@ def _comparison(
         output_tokens=row.output_tokens,
         n_prompts=row.n_prompts,
         request_rate=row.request_rate,
-        reason=_reason(one) if told == "undetermined" else None,
+        reason=_reason(one, judged) if told == "undetermined" else None,
         mean_a=float(np.exp(one.terms[-1].mean)),
         mean_b=float(np.exp(one.terms[0].mean)),
         minutes_needed=None if seconds is None else seconds / 60,
@@ -111,18 +115,26 @@ def _comparison(
     )
 
 
-def _reason(one: Contrast) -> str:
+def _reason(one: Contrast, judged: Judged | None) -> str:
     reasons = [one.why_not] if one.why_not is not None else []
     if not one.sound:
         reasons.append("a stall or a figure out of order in every cell of one")
-    return "; ".join(reasons) or "not told from noise"
+    if reasons:
+        return "; ".join(reasons)
+    if judged is not None and one.starts:
+        alone = replace(judged, starts=0.0, holds=judged.p_adjusted <= ALPHA)
+        if verdict(alone, METRICS[one.metric]) != "undetermined":
+            return ONE_START
+    return "not told from noise"
 
 
 def _needed(one: Contrast, rows: Rows) -> int | None:
     """Return units an arm that would settle a row with 80 % power.
 
     Source: power of the t test at the 80 % upper bound of the spread, for the observed
-        difference; below 1 % for the distance from it to the margin of "same".
+        difference; below 1 % for the distance from it to the margin of "same". Where
+        no arm was started twice, each further run has a start of its own, since more
+        runs on one start never tell what starts differ by.
     Assumes: this row alone, without Holm's and Dunnett's corrections.
     """
     if one.value is None or one.raw:
@@ -136,8 +148,11 @@ def _needed(one: Contrast, rows: Rows) -> int | None:
         error, df = one.error, one.df
     size = abs(one.value)
     effect = size if size >= LEAST_EFFECT else SAME - size
-    found = runs_needed(effect, sd_upper(error * float(np.sqrt(n / 2)), df))
-    return None if found is None else max(found, n + 1)
+    sd = sd_upper(error * float(np.sqrt(n / 2)), df)
+    found = runs_needed(effect, float(np.hypot(sd, one.starts * 0.5**0.5)))
+    if found is None:
+        return None
+    return n + found - 1 if one.starts else max(found, n + 1)
 
 
 def _seconds(

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from stepscope.analysis.across.points import readable, value_of
+from stepscope.analysis.compare.readings import Reading, joined, without_copies
 from stepscope.analysis.compare.records import LeftOut
 from stepscope.analysis.compare.sessions import SessionKey, session_key, what_runs
 from stepscope.analysis.records import CellResult
@@ -44,20 +45,6 @@ class Measured:
     cells: Sequence[CellResult]
     anomalous: frozenset[str]
     label: str
-
-
-@dataclass(frozen=True, slots=True)
-class Reading:
-    """One cell as a point of a comparison."""
-
-    arm: str
-    session: str
-    launch: str
-    row: Workload
-    cell: str
-    values: Mapping[str, float]
-    seconds: float | None
-    anomalous: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +122,8 @@ def table(measured: Sequence[Measured]) -> Table:
     several = len(measured) > 1
     for of in measured:
         _add(made, of, several)
+    made.readings, copies = without_copies(joined(made.readings))
+    made.left_out += copies
     _drop_anomalous(made)
     known = all(s.started_at_ns is not None for s in made.starts)
     starts = made.starts
@@ -188,8 +177,17 @@ def _add(made: _Making, of: Measured, several: bool) -> None:
                 values={m: v for m, v in figures.items() if v is not None and v > 0},
                 seconds=result.duration_s,
                 anomalous=result.name in of.anomalous,
+                counted=_counted(result),
             )
         )
+
+
+def _counted(result: CellResult) -> tuple[float | None, float | None]:
+    """Return mean tokens of a prompt and of an answer."""
+    n = result.n_requests - result.n_failed
+    totals = (result.input_tokens, result.output_tokens)
+    into, out = (None if t is None or n < 1 else t / n for t in totals)
+    return into, out
 
 
 def row_of(workload: Workload) -> Workload:
@@ -202,8 +200,11 @@ def row_of(workload: Workload) -> Workload:
 
 
 def is_open(row: Workload) -> bool:
-    """Tell whether requests came by a schedule, whatever the server did."""
-    return row.concurrency is None
+    """Tell whether requests came by a schedule, whatever the server did.
+
+    All at once is no schedule: then the throughput is the server's.
+    """
+    return row.arrival is not None or row.request_rate is not None
 
 
 def deciding(of: Table) -> str:
