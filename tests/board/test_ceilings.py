@@ -81,7 +81,7 @@ def test_a_cold_first_repeat_does_not_speak_for_its_row() -> None:
 def test_a_clock_limit_has_no_next_ceiling(bench: Bench) -> None:
     config = (SHARED / "models" / "qwen3moe" / "config.json").read_text()
     limited = bench.telemetry(
-        throttle_reasons=("sw-power-cap",), sm_clock_mhz=1800.0, sm_clock_max_mhz=1980.0
+        throttle_reasons=("sw-power-cap",), sm_clock_mhz=1700.0, sm_clock_max_mhz=1980.0
     )
     cell = bench.result(
         telemetry=limited, asked_input_tokens=256, asked_output_tokens=256

@@ -46,6 +46,7 @@ class CellTelemetry(
 ):
     """Means over the telemetry window. ``*_range`` is what the clock offset leaves.
 
+    ``sm_clock_drop_pct_max`` is how far the slowest GPU's clock is below its maximum.
     ``util_spread_points`` is the spread of the mean utilization over GPUs; it says
     nothing about imbalance, since a rank that waits in a collective is busy. Means
     that a source published over another window are ranges only, and nobody knows how
@@ -63,6 +64,7 @@ class CellTelemetry(
     power_limit_w: float | None = None
     sm_clock_mhz: float | None = None
     sm_clock_max_mhz: float | None = None
+    sm_clock_drop_pct_max: float | None = None
     throttle_reasons: tuple[str, ...] | None = None
     sm_active_pct: float | None = None
     dram_bw_pct: float | None = None

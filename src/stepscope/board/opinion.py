@@ -35,12 +35,15 @@ class Opinion:
             upper bound when it rules out.
         headline: For ``supported``: what may be said of it in one clause, without
             numbers: the share and the scope are told beside it.
+        contradicts: For ``standing``: its measurements exclude each other, so that no
+            other rule may decide what rests on one of them.
     """
 
     status: Status
     evidence: tuple[Evidence, ...]
     share_pct: float | None = None
     headline: str | None = None
+    contradicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +125,8 @@ def weigh(opinions: Sequence[Opinion], would_decide: str) -> Verdict:
     deciding = [o for o in opinions if o.status in ("supported", "ruled-out")]
     evidence = _unique([e for o in opinions for e in o.evidence])
     statuses = {o.status for o in deciding}
-    if len(statuses) == 1:
+    contradiction = len(statuses) > 1 or any(o.contradicts for o in opinions)
+    if statuses and not contradiction:
         status = deciding[0].status
         return Verdict(
             status=status,
@@ -132,7 +136,7 @@ def weigh(opinions: Sequence[Opinion], would_decide: str) -> Verdict:
             ),
             headlines=tuple(o.headline for o in deciding if o.headline)[:1],
         )
-    if statuses:
+    if contradiction:
         return Verdict(
             status="standing",
             evidence=evidence,

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number, repeats, span
-from stepscope.board.hypotheses.power import CLOCK_DROP
+from stepscope.board.hypotheses.power import CLOCK_TAKES
 from stepscope.board.regimes import Regime
 from stepscope.board.rules import RULES
 from stepscope.board.solid import measured
@@ -111,7 +111,7 @@ def _supported(regime: Regime) -> str:
     drops = [
         float(e.value)
         for e in entry.evidence
-        if e.quantity == CLOCK_DROP and isinstance(e.value, float)
+        if e.quantity == CLOCK_TAKES and isinstance(e.value, float)
     ]
     return text + (f" (at most {number(max(drops))} % of the step)" if drops else "")
 

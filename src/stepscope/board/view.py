@@ -7,7 +7,9 @@ import numpy as np
 
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup
 from stepscope.analysis.across.stepmodel import step_ms
+from stepscope.analysis.cell.columns import columns
 from stepscope.analysis.records import Analysis, CellResult, CellTelemetry
+from stepscope.board.doubts import Doubt, floor_doubts
 from stepscope.board.experiments.pairs import Pair, pairs_of
 from stepscope.findings import Finding
 from stepscope.run.run import Cell, Launch, Run
@@ -43,6 +45,7 @@ class CellView:
         cell: Its record.
         launch: The launch it ran on.
         pairs: All experiments of the run; those of this cell are found by its name.
+        doubts: What speaks against the configuration's byte floor.
     """
 
     run: Run
@@ -52,6 +55,7 @@ class CellView:
     cell: Cell | None
     launch: Launch | None
     pairs: tuple[Pair, ...] = ()
+    doubts: tuple[Doubt, ...] = ()
 
     @property
     def source(self) -> str:
@@ -211,11 +215,13 @@ class CellView:
         step = self.result.server_tpot_ms if self.result is not None else None
         if step is None or self.cell is None:
             return None
-        gaps = [np.diff(r.chunks_ns) for r in self.cell.requests if r.n_chunks > 1]
-        gaps = [g for g in gaps if g.size]
-        if not gaps:
-            return None
-        return float(100 * np.mean(np.concatenate(gaps) < step * 1e6 / 10))
+        n = n_short = 0
+        chunks = columns(self.cell.requests, self.cell.chunks).chunks
+        for piece in chunks.pieces():
+            gaps = np.diff(piece.offsets)[piece.follows[1:]]
+            n += gaps.size
+            n_short += int(np.count_nonzero(gaps < step * 1e6 / 10))
+        return 100 * (n_short / n) if n else None
 
 
 def _named(snapshot: MetricsSnapshot, names: Iterable[str]) -> list[float]:
@@ -238,6 +244,10 @@ def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
     cells = {cell.name: cell for cell in run.cells}
     launches = {launch.name: launch for launch in run.launches}
     pairs = pairs_of(run, analysis)
+    doubts = {
+        name: floor_doubts(run, analysis, name)
+        for name in dict.fromkeys(r.configuration for r in read)
+    }
     return tuple(
         CellView(
             run=run,
@@ -247,6 +257,7 @@ def views(run: Run, analysis: Analysis) -> tuple[CellView, ...]:
             cell=cells.get(result.name),
             launch=launches.get(result.launch),
             pairs=pairs,
+            doubts=doubts[result.configuration],
         )
         for result in read
         if not result.warm_up

@@ -92,8 +92,10 @@ def cell_telemetry(
 ) -> CellTelemetry | None:
     """Return means over the telemetry window; None where nothing was sampled.
 
-    Means weigh samples equally and GPUs equally. With clock slack the means are taken
-    at the latest position, and ``*_range`` spans nine positions across the slack.
+    Means weigh samples equally and GPUs equally, of the GPUs that take part: those
+    that hold at least half of the memory that the fullest one does. With clock slack
+    the means are taken at the latest position, and ``*_range`` spans nine positions
+    across the slack.
 
     Args:
         machine: The run's samples.
@@ -103,20 +105,22 @@ def cell_telemetry(
     """
     if not (machine.gpus or machine.host or machine.samples.process):
         return None
-    chosen = [_clip(gpu, window) for gpu in machine.gpus]
+    gpus = _taking_part(machine.gpus, window)
+    chosen = [_clip(gpu, window) for gpu in gpus]
     cpu = process_cpu(machine.samples.process, window)
     return CellTelemetry(
         n_samples_total=_n_total(machine, command),
         n_samples_in_window=max((g.at.size for g in chosen), default=0),
         window_s=seconds(window.length_ns),
         util_pct=_mean(chosen, "util_pct"),
-        util_pct_range=_range(machine, window, "util_pct"),
+        util_pct_range=_range(gpus, window, "util_pct"),
         util_spread_points=_spread(chosen, "util_pct"),
         power_w=_mean(chosen, "power_w"),
-        power_w_range=_range(machine, window, "power_w"),
+        power_w_range=_range(gpus, window, "power_w"),
         power_limit_w=_mean(chosen, "power_limit_w"),
         sm_clock_mhz=_mean(chosen, "sm_clock_mhz"),
         sm_clock_max_mhz=_mean(chosen, "sm_clock_max_mhz"),
+        sm_clock_drop_pct_max=_clock_drop(chosen),
         throttle_reasons=_throttle(chosen),
         sm_active_pct=_mean(chosen, "sm_active_pct"),
         dram_bw_pct=_mean(chosen, "dram_bw_pct"),
@@ -170,6 +174,37 @@ def _clip(gpu: GpuColumns, window: Window) -> GpuColumns:
     return GpuColumns(at=gpu.at[low:high], samples=gpu.samples[low:high])
 
 
+def _taking_part(
+    gpus: tuple[GpuColumns, ...], window: Window
+) -> tuple[GpuColumns, ...]:
+    """Return the GPUs whose memory is in use; all where nobody says how much.
+
+    A machine's other GPUs idle beside a server on one of them, and would halve every
+    mean.
+    """
+    held = [_clip(gpu, window).values("memory_used_bytes") for gpu in gpus]
+    peaks = [
+        None if np.isnan(values).all() else float(np.nanmax(values)) for values in held
+    ]
+    most = max((peak for peak in peaks if peak is not None), default=0.0)
+    return tuple(
+        gpu
+        for gpu, peak in zip(gpus, peaks, strict=True)
+        if peak is None or 2 * peak >= most
+    )
+
+
+def _clock_drop(chosen: Sequence[GpuColumns]) -> float | None:
+    """Return how far the slowest GPU's mean SM clock is below its maximum, percent."""
+    drops = []
+    for gpu in chosen:
+        now, most = gpu.values("sm_clock_mhz"), gpu.values("sm_clock_max_mhz")
+        known = ~np.isnan(now) & (most > 0)
+        if known.any():
+            drops.append(float(100 * np.mean(1 - now[known] / most[known])))
+    return max(drops, default=None)
+
+
 def _n_total(machine: Machine, command: Window | None) -> int:
     if command is None:
         return max((g.at.size for g in machine.gpus), default=0)
@@ -204,13 +239,15 @@ def _pooled(
     return None if np.isnan(values).all() else float(figure(values))
 
 
-def _range(machine: Machine, window: Window, name: str) -> tuple[float, float] | None:
+def _range(
+    gpus: Sequence[GpuColumns], window: Window, name: str
+) -> tuple[float, float] | None:
     if window.slack_ns <= 0:
         return None
     means = []
     for share in np.linspace(0, 1, _N_POSITIONS):
         moved = window.earlier(round(share * window.slack_ns))
-        mean = _mean([_clip(gpu, moved) for gpu in machine.gpus], name)
+        mean = _mean([_clip(gpu, moved) for gpu in gpus], name)
         if mean is not None:
             means.append(mean)
     return (min(means), max(means)) if means else None

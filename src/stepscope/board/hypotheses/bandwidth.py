@@ -2,11 +2,21 @@
 
 from stepscope.analysis.across.points import tokens_a_step
 from stepscope.analysis.across.records import FloorPoint
-from stepscope.analysis.across.traces import decode_step_ms
+from stepscope.board.doubts import REACHES_PCT
 from stepscope.board.hypotheses.device import (
     IDLE_GPU,
     IDLE_TIMELINE,
     SAMPLE_COUNTERS,
+    exceeds_residence,
+    impossible,
+)
+from stepscope.board.hypotheses.floors import (
+    Share,
+    counted_step,
+    doubted,
+    floor_share,
+    of_window,
+    share_of,
 )
 from stepscope.board.hypotheses.reading import read_rate
 from stepscope.board.opinion import (
@@ -30,32 +40,25 @@ _REACHES = 0.9
 _BUSY_PCT = 90.0
 #: Counter and floor agree within this; a counter's own scatter is about a point.
 _AGREE_POINTS = 3.0
+_SCATTER_POINTS = 1.0
+#: Traffic by counter over that of the floor: below it bytes that the floor counts were
+#: not moved. Measured on an H200: 1.00, 1.02 and 1.14.
+_LEAST_MOVED = 0.9
 
 
-def floor_share(view: CellView) -> tuple[float, Evidence] | None:
-    """Return the byte floor's share of the step, percent, with its evidence."""
-    floor, step = view.floor, view.step_ms
-    if floor is None or not step:
-        return None
-    share = 100 * floor.floor_ms / step
-    return share, seen(
-        view,
-        "byte floor of the step",
-        share,
-        "% of the step",
-        f"{floor.floor_ms:.3g} ms are needed to move the bytes once, of a step of"
-        f" {step:.3g} ms; a lower bound, so a small share excludes nothing",
-    )
-
-
-def _counter(view: CellView) -> tuple[float, Evidence] | None:
+def _read(view: CellView) -> float | None:
+    """Return the DRAM counter as it was sampled, percent of its peak."""
     telemetry = view.telemetry
     if telemetry is None:
         return None
     value = telemetry.dram_bw_pct_median
-    if value is None:
-        value = telemetry.dram_bw_pct
-    if value is None:
+    return telemetry.dram_bw_pct if value is None else value
+
+
+def _counter(view: CellView) -> tuple[float, Evidence] | None:
+    """Return the DRAM counter where it can be one."""
+    value = _read(view)
+    if value is None or impossible(view, "DRAM bandwidth counter", value):
         return None
     return value, seen(
         view,
@@ -67,25 +70,36 @@ def _counter(view: CellView) -> tuple[float, Evidence] | None:
     )
 
 
+def _broken_counter(view: CellView) -> Opinion | None:
+    found = impossible(view, "DRAM bandwidth counter", _read(view))
+    return Opinion(status="standing", evidence=found) if found else None
+
+
 def _dram_counter(view: CellView) -> Opinion | None:
     counter = _counter(view)
     if counter is None:
         return None
     value, item = counter
-    if value >= AT_LEAST_PCT:
+    if value - _SCATTER_POINTS >= AT_LEAST_PCT:
+        # The counter is no floor: what a config says has no part in it.
+        against = exceeds_residence(view, value - _SCATTER_POINTS)
+        if against:
+            return Opinion(
+                status="standing", evidence=(item, *against), contradicts=True
+            )
         return Opinion(
             status="supported",
-            share_pct=min(value, 100.0),
+            share_pct=value,
             headline="memory bandwidth",
             evidence=(item,),
         )
     most, floor = value / _REACHES, floor_share(view)
     if most >= AT_MOST_PCT:
         return Opinion(status="standing", evidence=(item,))
-    if floor is not None and floor[0] > most:
+    if floor is not None and floor.pct > most:
         # Two bounds that exclude each other: the counter's window holds other steps
         # than the floor's (prefill, ramps), or the floor's assumptions fail.
-        return Opinion(status="standing", evidence=(item, floor[1]))
+        return Opinion(status="standing", evidence=(item, floor.evidence))
     return Opinion(status="ruled-out", share_pct=most, evidence=(item,))
 
 
@@ -93,48 +107,112 @@ def _floor_with_counter(view: CellView) -> Opinion | None:
     floor, counter = floor_share(view), _counter(view)
     if floor is None or counter is None:
         return None
-    if floor[0] < AT_LEAST_PCT or counter[0] < _AGREES_PCT:
+    if floor.pct < AT_LEAST_PCT or counter[0] < _AGREES_PCT:
         return None
-    return Opinion(
-        status="supported",
-        share_pct=min(floor[0], 100.0),
-        headline="memory bandwidth",
-        evidence=(floor[1], counter[1]),
-    )
+    evidence = (floor.evidence, counter[1])
+    return _weighed(view, floor, floor, "memory bandwidth", evidence)
 
 
 def _floor_with_timeline(view: CellView) -> Opinion | None:
     """Weigh the bytes at the rate that memory gives, where the device is busy."""
-    floor, at_work = view.floor, busy(view)
-    step = decode_step_ms(view.result) if view.result is not None else None
+    floor, at_work, step = view.floor, busy(view), counted_step(view)
     if floor is None or at_work is None or step is None:
         return None
     rate = read_rate(view, floor)
     if rate is None or floor.bandwidth_bytes_per_s is None:
         return None
     floor_ms = floor.floor_ms * floor.bandwidth_bytes_per_s / rate.bytes_per_s
-    share = 100 * floor_ms / step[0]
-    item = seen(
+    share = share_of(
         view,
+        floor_ms,
+        step[0],
         "byte floor at the rate of reading",
-        share,
-        "% of the step",
         f"{floor_ms:.3g} ms to move the bytes of a step once at {rate.name}, of a"
         f" decode step of {step[0]:.3g} ms ({step[1]})",
+        traced=rate.evidence is not None,
     )
-    every = (item, at_work.evidence, rate.evidence)
+    every = (share.evidence, at_work.evidence, rate.evidence)
     evidence = tuple(e for e in every if e is not None)
-    enough = share >= AT_LEAST_PCT and at_work.pct >= _BUSY_PCT and at_work.decides
-    if not enough:
+    if at_work.pct < _BUSY_PCT or not at_work.decides:
         return Opinion(
-            status="standing", share_pct=min(share, 100.0), evidence=evidence
+            status="standing", share_pct=min(share.pct, 100.0), evidence=evidence
         )
+    return _weighed(view, share, floor_share(view), _headline(floor), evidence)
+
+
+def _weighed(
+    view: CellView,
+    share: Share,
+    plain: Share | None,
+    headline: str,
+    evidence: tuple[Evidence, ...],
+) -> Opinion:
+    """Support bandwidth with a share, unless it is too small or contradicted.
+
+    Args:
+        view: The cell.
+        share: The floor's share at the rate that was taken.
+        plain: The same at the data sheet's rate.
+        headline: What may be said.
+        evidence: What the share rests on.
+    """
+    against = _against(view, share, plain)
+    enough = share.enough and not against
+    # A share that bytes which were not moved would take is no lower bound.
+    told = None if against else min(share.pct, 100.0)
     return Opinion(
-        status="supported",
-        share_pct=min(share, 100.0),
-        headline=_headline(floor),
-        evidence=evidence,
+        status="supported" if enough else "standing",
+        share_pct=told,
+        headline=headline if enough else None,
+        evidence=(*evidence, *against),
+        contradicts=bool(against),
     )
+
+
+def _against(view: CellView, share: Share, plain: Share | None) -> tuple[Evidence, ...]:
+    """Return what contradicts a floor's share of the step."""
+    found = [*exceeds_residence(view, of_window(view, share.low_pct))]
+    doubt = doubted(view)
+    if doubt is not None:
+        found.append(doubt)
+    elif plain is not None and plain.low_pct > REACHES_PCT:
+        why = "no memory gives that much: the floor is not of this step"
+        found.append(seen(view, "byte floor", plain.pct, "% of the step", why))
+    missing = _not_moved(view)
+    if missing is not None:
+        found.append(missing)
+    return tuple(found)
+
+
+def _not_moved(view: CellView) -> Evidence | None:
+    """Return the counter where it reads less than the floor's bytes come to.
+
+    Over the window as a whole: bytes of a step over TPOT, which holds the prefill of
+    others, for the share of a request's life that it decodes.
+    """
+    counter, traffic = _counter(view), _traffic_pct(view)
+    if counter is None or traffic is None:
+        return None
+    least = _LEAST_MOVED * of_window(view, traffic)
+    if counter[0] >= least:
+        return None
+    why = (
+        f"the floor's bytes come to {traffic:.3g} % of peak over TPOT, so at least"
+        f" {least:.3g} % was to be read: they were not moved, and coverage, shapes or"
+        " types of weights are not as taken"
+    )
+    return seen(view, "DRAM counter below the floor", counter[0], "% of peak", why)
+
+
+def _traffic_pct(view: CellView) -> float | None:
+    """Return the bytes of a step over TPOT, percent of the data sheet's bandwidth."""
+    floor, result = view.floor, view.result
+    if floor is None or result is None:
+        return None
+    tpot = (
+        result.tpot_ms.mean if result.server_tpot_ms is None else result.server_tpot_ms
+    )
+    return 100 * floor.floor_ms / (tpot * tokens_a_step(result)) if tpot else None
 
 
 def _headline(floor: FloorPoint) -> str:
@@ -152,22 +230,21 @@ def _floor_alone(view: CellView) -> Opinion | None:
     agreement = _agreement(view)
     return Opinion(
         status="standing",
-        share_pct=min(floor[0], 100.0),
-        evidence=(floor[1],) if agreement is None else (floor[1], agreement),
+        share_pct=None if view.doubts else min(floor.pct, 100.0),
+        evidence=tuple(
+            item
+            for item in (floor.evidence, agreement, doubted(view))
+            if item is not None
+        ),
     )
 
 
 def _agreement(view: CellView) -> Evidence | None:
     """Return the traffic that bytes and TPOT come to, beside what the counter reads."""
-    floor, counter, result = view.floor, _counter(view), view.result
-    if floor is None or counter is None or result is None:
+    counter, traffic, result = _counter(view), _traffic_pct(view), view.result
+    if counter is None or traffic is None or result is None:
         return None
-    tpot = (
-        result.tpot_ms.mean if result.server_tpot_ms is None else result.server_tpot_ms
-    )
-    if not tpot:
-        return None
-    traffic, read = 100 * floor.floor_ms / (tpot * tokens_a_step(result)), counter[0]
+    read = counter[0]
     apart = read - traffic
     words = f"the DRAM counter reads {read:.3g} % (median), {apart:+.1f} points: "
     if abs(apart) <= _AGREE_POINTS:
@@ -201,6 +278,9 @@ def _would_decide(view: CellView) -> str:
         f"a timeline of this cell that is at least {_BUSY_PCT:.0f} % busy"
         ' (capture = ["trace"] in the recipe; stepscope run)'
     )
+    if view.doubts:
+        settles = " ".join(dict.fromkeys(doubt.settles for doubt in view.doubts))
+        return f"The byte floor is in doubt. {settles}"
     if _counter(view) is not None:
         return f"The byte floor at the rate that memory gives: {timeline}."
     return (
@@ -216,8 +296,9 @@ BANDWIDTH = Hypothesis(
         Rule(
             name="floor-with-counter",
             measurement="byte floor and DRAM counter of the same launch",
-            threshold=f"supported: floor at least {AT_LEAST_PCT:.0f} % of the step"
-            f" and counter at least {_AGREES_PCT:.0f} % of peak",
+            threshold=f"supported: floor at least {AT_LEAST_PCT:.0f} % of the step, its"
+            f" uncertainty taken off too, counter at least {_AGREES_PCT:.0f} % of peak,"
+            " and nothing against the floor",
             blind="bytes moved more than once",
             test=_floor_with_counter,
         ),
@@ -225,7 +306,8 @@ BANDWIDTH = Hypothesis(
             name="floor-with-timeline",
             measurement="byte floor at the rate of reading, and a timeline of the cell",
             threshold=f"supported: floor at least {AT_LEAST_PCT:.0f} % of the decode"
-            f" step and the device at least {_BUSY_PCT:.0f} % busy; between two"
+            f" step, its uncertainty taken off too, the device at least"
+            f" {_BUSY_PCT:.0f} % busy, and nothing against the floor; between two"
             " timelines, and up to twice the highest traced concurrency, with twice"
             " their idle time",
             blind="bytes moved more than once; routing that is not uniform",
@@ -234,12 +316,20 @@ BANDWIDTH = Hypothesis(
         Rule(
             name="dram-counter",
             measurement="DRAM bandwidth counter (GPM) inside the window",
-            threshold=f"supported: at least {AT_LEAST_PCT:.0f} % of peak; ruled out:"
-            f" below {_REACHES * AT_MOST_PCT:.0f} %, of which a step can be"
+            threshold="supported: at least"
+            f" {AT_LEAST_PCT + _SCATTER_POINTS:.0f} % of peak; ruled out: below"
+            f" {_REACHES * AT_MOST_PCT:.0f} %, of which a step can be"
             f" {AT_MOST_PCT:.0f} % at nine tenths of peak, unless the byte floor"
             " alone is more",
             blind="which bytes; short phases within a step",
             test=_dram_counter,
+        ),
+        Rule(
+            name="broken-counter",
+            measurement="DRAM bandwidth counter (GPM) inside the window",
+            threshold="decides nothing: above its own peak it is refused",
+            blind="everything",
+            test=_broken_counter,
         ),
         IDLE_TIMELINE,
         IDLE_GPU,

@@ -4,6 +4,8 @@ from stepscope.board.hypotheses.device import (
     IDLE_GPU,
     IDLE_TIMELINE,
     SAMPLE_COUNTERS,
+    exceeds_residence,
+    impossible,
 )
 from stepscope.board.opinion import AT_MOST_PCT, Hypothesis, Opinion, Rule, seen
 from stepscope.board.records import Evidence
@@ -12,13 +14,16 @@ from stepscope.board.view import CellView
 #: Tensor pipes reach about three quarters of their peak in the best dense kernels.
 _TENSOR_LIMIT_PCT = 60.0
 _TENSOR_LOW_PCT = 30.0
-#: Above it the SMs are occupied, perhaps by arithmetic that is not on tensor pipes.
-_SM_LOW_PCT = 50.0
+#: From it on SMs are occupied, perhaps by arithmetic that is not on tensor pipes.
+_SM_LOW_PCT = AT_MOST_PCT
 
 #: Busy share of the one thread that computes; below it something else is waited for.
 _THREAD_BUSY_PCT = 90.0
-#: CPU of the whole process beyond its busiest thread that is still "one thread".
+#: CPU of all processes beyond the busiest thread that is still "one thread". Two
+#: processes that both burn a core take turns, and one of them polls meanwhile.
 _OTHERS_PCT = 20.0
+#: The thread was ready and had no core, percent of the window.
+_STARVED_PCT = 10.0
 _ROLES = ("server", "engine-core", "worker")
 
 
@@ -27,6 +32,12 @@ def _tensor_counter(view: CellView) -> Opinion | None:
     if telemetry is None or telemetry.tensor_pct is None:
         return None
     tensor, active = telemetry.tensor_pct, telemetry.sm_active_pct
+    refused = (
+        *impossible(view, "tensor counter", tensor),
+        *impossible(view, "SM activity", active),
+    )
+    if refused:
+        return Opinion(status="standing", evidence=refused)
     item = seen(
         view,
         "tensor counter",
@@ -36,11 +47,13 @@ def _tensor_counter(view: CellView) -> Opinion | None:
         " tensor pipes",
     )
     if tensor >= _TENSOR_LIMIT_PCT:
+        against = exceeds_residence(view, tensor)
         return Opinion(
-            status="supported",
-            share_pct=min(tensor, 100.0),
+            status="standing" if against else "supported",
+            share_pct=None if against else tensor,
             headline="arithmetic on the tensor pipes",
-            evidence=(item,),
+            evidence=(item, *against),
+            contradicts=bool(against),
         )
     if tensor < _TENSOR_LOW_PCT and active is not None:
         sm = seen(
@@ -48,7 +61,8 @@ def _tensor_counter(view: CellView) -> Opinion | None:
             "SM activity",
             active,
             "%",
-            "a warp was resident: it may compute or wait for memory",
+            "mean over all SMs: a warp was resident, and may compute or wait for"
+            " memory; few SMs that are busy all the time read low",
         )
         low = active < _SM_LOW_PCT
         return Opinion(
@@ -75,10 +89,30 @@ def _one_thread(view: CellView) -> Opinion | None:
     if role is None:
         return None
     thread = telemetry.busiest_thread_cpu_pct.get(role)
-    if thread is None:
+    waited = telemetry.busiest_thread_waited_pct.get(role, 0.0)
+    starved = _starved(view, role, waited)
+    if thread is None or starved:
         item = _process(view, role, cpu[role])
-        return Opinion(status="standing", evidence=(item,))
-    return _judge_thread(view, role, cpu[role], thread)
+        return Opinion(status="standing", evidence=(item, *starved))
+    return _judge_thread(view, role, sum(cpu.get(r, 0.0) for r in _ROLES), thread)
+
+
+def _starved(view: CellView, role: str, waited: float) -> tuple[Evidence, ...]:
+    """Return that the thread had no core, where it matters.
+
+    What it did not run for, it did not wait for work then: its CPU time bounds nothing.
+    """
+    if waited < _STARVED_PCT:
+        return ()
+    item = seen(
+        view,
+        f"busiest thread of the {role} process, ready and without a core",
+        waited,
+        "% of the window",
+        "something else held its processors: the step is longer than its work, and the"
+        " work is more than its share of the window",
+    )
+    return (item,)
 
 
 def _judge_thread(
@@ -103,7 +137,7 @@ def _judge_thread(
         )
     if total < AT_MOST_PCT:
         return Opinion(status="ruled-out", share_pct=total, evidence=(whole,))
-    # Several busy threads may spin at barriers, which reads as work.
+    # Several busy threads may spin: at barriers, or polling for each other's results.
     return Opinion(status="standing", evidence=(item, whole))
 
 
@@ -113,7 +147,8 @@ def _process(view: CellView, role: str, total: float) -> Evidence:
         f"CPU of the {role} process",
         total,
         "% of a core",
-        "all its threads; threads that spin at a barrier read as busy",
+        "all its threads and those of the engine's other processes; threads that spin"
+        " at a barrier, or poll, read as busy",
     )
 
 
@@ -153,7 +188,8 @@ COMPUTE = Hypothesis(
             measurement="CPU time of the server's threads, where no GPU takes part",
             threshold=f"supported: one thread at {_THREAD_BUSY_PCT:.0f} % of a core or"
             f" more and all others together within {_OTHERS_PCT:.0f} %; ruled out:"
-            f" the whole process below {AT_MOST_PCT:.0f} %",
+            f" all together below {AT_MOST_PCT:.0f} %; neither where it was ready and"
+            f" had no core for {_STARVED_PCT:.0f} % of the window",
             blind="arithmetic against memory stalls; the model against its loop",
             test=_one_thread,
         ),

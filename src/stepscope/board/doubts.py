@@ -1,0 +1,162 @@
+"""Why a byte floor may not be this server's: model, weights, device, time must agree.
+
+A floor is arithmetic on a config.json and a GPU's name. Where the log, the memory in
+use or the step itself says that one of the two is another, the floor supports nothing.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from stepscope.analysis.records import Analysis
+from stepscope.errors import StepscopeError
+from stepscope.physics.hardware import find_gpu
+from stepscope.physics.shapes import model_shape
+from stepscope.physics.step import weight_share
+from stepscope.recipe.records import Layout
+from stepscope.run.run import Launch, Run
+from stepscope.units import gib
+
+#: No kernel takes more of a data sheet's bandwidth; plain copies reach 87 % on an H200.
+REACHES_PCT = 95.0
+#: Weights in memory over those that steps can read. Engines add embedding rows, drafts
+#: and copies in other layouts; they leave none out.
+_LEAST_LOADED = 0.9
+_MOST_LOADED = 1.6
+#: Drivers count a "141 GB" device as 150.7e9 bytes.
+_DRIVER_COUNTS = 1.1
+_PLAIN = (None, "None", "none", False, "")
+
+
+@dataclass(frozen=True, slots=True)
+class Doubt:
+    """Why a floor is not believed, and what would settle it."""
+
+    why: str
+    settles: str
+
+
+def floor_doubts(run: Run, analysis: Analysis, configuration: str) -> tuple[Doubt, ...]:
+    """Return what speaks against the byte floor of a configuration.
+
+    Args:
+        run: The run.
+        analysis: Its floors.
+        configuration: Whose floor.
+    """
+    launches = [x for x in run.launches if x.configuration == configuration]
+    found = (
+        *_other_weights(run, launches),
+        *_other_device(run, launches),
+        *_too_long(run, analysis, configuration),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def _other_weights(run: Run, launches: list[Launch]) -> list[Doubt]:
+    if run.model_config is None:
+        return []
+    found = []
+    read = _readable_bytes(run.model_config, run.layout)
+    for launch in launches:
+        log = launch.log
+        loaded = None if log is None else log.ledger.weights_gib
+        if read and loaded and not _LEAST_LOADED <= loaded / gib(read) <= _MOST_LOADED:
+            found.append(
+                Doubt(
+                    f"the log loaded {loaded:.4g} GiB of weights a GPU, and by config"
+                    f" and layout steps can read {gib(read):.4g} GiB: they are of"
+                    " another type or model, or not all in this memory",
+                    "Give the config.json of what was loaded, its quantization_config"
+                    " and the layout with it.",
+                )
+            )
+        kind = _quantized(launch)
+        if kind is not None and "quantization_config" not in run.model_config:
+            found.append(
+                Doubt(
+                    f"the server quantized the weights ({kind}) and the config has no"
+                    " quantization_config: the floor counts bytes that are not there",
+                    "Give a config.json with the quantization_config that was used.",
+                )
+            )
+    return found
+
+
+def _quantized(launch: Launch) -> str | None:
+    """Return the quantization that the server was told or resolved; None: none."""
+    resolved = None if launch.log is None else launch.log.resolved.get("quantization")
+    if resolved not in _PLAIN:
+        return str(resolved)
+    words = list(launch.command)
+    for at, word in enumerate(words):
+        flag, _, value = word.partition("=")
+        if flag in ("--quantization", "-q"):
+            told = value or (words[at + 1] if at + 1 < len(words) else "")
+            return None if told in _PLAIN else told
+    return None
+
+
+@lru_cache(maxsize=64)
+def _readable_bytes(config: str, layout: Layout) -> float | None:
+    """Return the weights of a rank that steps can read, bytes; None: not known.
+
+    Left out: tables of which a token gathers rows. Not told under pipeline parallelism,
+    where ranks hold different stages.
+    """
+    if layout.pp > 1:
+        return None
+    try:
+        shape = model_shape(config)
+    except StepscopeError:
+        return None
+    return sum(
+        weight.n_bytes * weight_share(weight, layout, dp_shares_experts=True)
+        for weight in shape.weights
+        if weight.read != "gather"
+    )
+
+
+def _other_device(run: Run, launches: list[Launch]) -> list[Doubt]:
+    gpu = find_gpu(run.gpu) if run.gpu else None
+    if gpu is None:
+        return []
+    settles = "Name the GPU that it ran on, as the driver spells it."
+    told = [x.log.resolved.get("device_name") for x in launches if x.log is not None]
+    for name in (*(str(t) for t in told if t), *run.machine.gpus):
+        other = find_gpu(name)
+        if other is not None and other.name != gpu.name:
+            why = f"the run names {run.gpu}, and the server ran on {name}"
+            return [Doubt(f"{why}: bandwidth and peaks are another's", settles)]
+    used = max((s.memory_used_bytes or 0 for s in run.samples.gpu), default=0)
+    if used > _DRIVER_COUNTS * gpu.memory_bytes:
+        why = (
+            f"{gib(used):.4g} GiB of GPU memory were in use, more than {run.gpu} has:"
+            " bandwidth and peaks are another's"
+        )
+        return [Doubt(why, settles)]
+    return []
+
+
+def _too_long(run: Run, analysis: Analysis, configuration: str) -> list[Doubt]:
+    """Say where bytes would take longer than the step that is said to move them."""
+    points = [
+        point
+        for point in analysis.floor
+        if point.configuration == configuration
+        and point.step_ms
+        and 100 * point.floor_ms > REACHES_PCT * point.step_ms
+    ]
+    if not points or run.layout.pp > 1:
+        return []
+    worst = max(points, key=lambda p: p.floor_ms / (p.step_ms or 1.0))
+    return [
+        Doubt(
+            f"at concurrency {worst.concurrency} the bytes alone need"
+            f" {worst.floor_ms:.3g} ms at the data sheet's bandwidth, of a step of"
+            f" {worst.step_ms:.3g} ms: no memory gives more than"
+            f" {REACHES_PCT:.0f} % of it, so shapes, types of weights, device, routing"
+            " or tokens a step are not as taken",
+            "Check config.json, layout, quantization and the GPU's name; measure"
+            " routing and tokens a step.",
+        )
+    ]
