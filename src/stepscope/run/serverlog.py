@@ -145,6 +145,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         frames: Functions of the traceback, outermost first.
         numbers: Named figures of the text.
         names: Named words of the text (a package, a path, a flag).
+        is_quoted: The process repeats what another one reported.
         survived: The same process went on with its work afterwards.
         after_ready: The server had come up before.
         after_shutdown: A shutdown had begun before.
@@ -161,6 +162,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     frames: tuple[str, ...] = ()
     numbers: dict[str, float] = {}
     names: dict[str, str] = {}
+    is_quoted: bool = False
     survived: bool = False
     after_ready: bool = False
     after_shutdown: bool = False

@@ -72,6 +72,8 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
         relevant = _near(relevant, fatal or exited)
     candidates = [f for f in relevant if f.signature not in _NOT_ROOTS]
     candidates = [f for f in candidates if not (f.survived and _may_survive(f))]
+    own = [f for f in candidates if not f.is_quoted]
+    candidates = own or candidates
     first = _detail(_compiler(_first(candidates), candidates), candidates)
     if first is not None:
         return Root(first, silent=False, fatal_line=fatal, kernel=kernel,
@@ -156,7 +158,7 @@ def _is_fatal(failure: Failure, *, serving: bool) -> bool:
         # A counter without a name may have counted something else, or an earlier start.
         return _ours(failure) and (not serving or "name" in failure.names)
     if not serving:
-        return failure.signature == "wrapper"
+        return failure.signature == "wrapper" or failure.is_quoted
     return failure.signature in ("wrapper", "killed") and any(
         words in failure.text for words in _FATAL_TEXT
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 
 from stepscope.analysis.boot.advice import Advice, flag, number
+from stepscope.analysis.boot.kernels import architecture_advice, toolchain_advice
 from stepscope.analysis.boot.spelling import meant
 from stepscope.run.serverlog import Failure, ServerLog
 
@@ -47,96 +48,6 @@ def _package(failure: Failure, log: ServerLog) -> Advice:
         "high" if name else "low",
     )
     return advice
-
-
-def _toolchain(failure: Failure, log: ServerLog) -> Advice:
-    near = [f for f in log.failures if abs(f.line - failure.line) <= 400]
-    text = failure.text + " ".join(f.text for f in near if f.signature == "toolchain")
-    advice = Advice(
-        why="Kernels are compiled at start-up, and the toolchain cannot do it:"
-        f" {failure.text[:200]}"
-    )
-    majors = failure.names.get("majors")
-    old = (
-        majors is not None
-        or "compress-mode" in text
-        or "arch" in failure.names
-        or failure.signature == "unsupported-arch"
-    )
-    if old:
-        advice.fix(
-            "CUDA_HOME",
-            "set",
-            "a CUDA toolkit of 12.9 or later, first in PATH",
-            "nvcc older than the GPU or than the kernel library knows neither",
-            "high",
-        )
-        advice.wrong.append(
-            "The GPU is too old: it is newer than this toolkit, which does not know it."
-        )
-    elif "compiler" in failure.names:
-        advice.fix("CC", "set", "an installed C compiler (gcc)", "or put one in PATH")
-    elif "Python.h" in text:
-        advice.fix("python headers", "set", "install", "the compiler needs them")
-    elif "Ninja is required" in text or "'ninja'" in text:
-        advice.fix("pip install", "set", "ninja", "the build tool is missing", "high")
-    else:
-        advice.fix(
-            "CUDA_HOME",
-            "set",
-            "an installed CUDA toolkit with nvcc, and a C++ compiler in PATH",
-            "or use kernels that come compiled",
-        )
-    return advice
-
-
-def _architecture(failure: Failure, log: ServerLog) -> Advice:
-    advice = Advice(
-        why=f"A kernel does not support this GPU: {failure.text[:200]}",
-    )
-    if "dtype" in failure.names:
-        _eight_bits(failure.names["dtype"], log, advice)
-        return advice
-    if "dtype" in failure.text:
-        advice.fix("--dtype", "set", "half", "16-bit floats that it has", "high")
-        return advice
-    if "only supports" in failure.text and "sm" in failure.numbers:
-        least = f"compute capability {failure.numbers['sm'] / 10:g} or later"
-        advice.fix("GPU", "set", least, "there are no kernels for older ones", "high")
-        return advice
-    if "image" in failure.names and log.engine == "llamacpp":
-        why = "a build with kernels for this GPU's architecture; this one has none"
-        advice.fix("CMAKE_CUDA_ARCHITECTURES", "set", "native", why, "medium")
-        return advice
-    if "image" in failure.names:
-        advice.fix(
-            "pip install",
-            "set",
-            None,
-            "builds of the engine and of its libraries with kernels for this GPU's"
-            " architecture; these have none",
-            "medium",
-        )
-        return advice
-    advice.fix(
-        "--attention-backend",
-        "set",
-        None,
-        "choose a backend that supports this GPU; or a build for its architecture",
-        "low",
-    )
-    return advice
-
-
-def _eight_bits(name: str, log: ServerLog, advice: Advice) -> None:
-    """Kernels for an 8-bit float that this GPU does not have."""
-    used = log.non_default_args.get("kv_cache_dtype")
-    used = used or log.resolved.get("kv_cache_dtype")
-    why = f"this GPU can not compute with {name}"
-    if str(used).startswith("fp8"):
-        advice.fix("--kv-cache-dtype", "set", "auto", why, "high")
-        return
-    advice.fix("--quantization", "set", None, why + "; another format", "low")
 
 
 def _argument(failure: Failure, log: ServerLog) -> Advice:
@@ -289,6 +200,9 @@ def _model(failure: Failure, log: ServerLog) -> Advice:
             advice.fix("--tokenizer", "set", None, "a folder that holds one", "medium")
     else:
         advice = Advice(why=f"The model was not found: {failure.text[:240]}")
+    if "outgoing traffic" in failure.text or "couldn't connect" in failure.text:
+        why = "nothing was fetched, and the cache does not hold it; or fetch it before"
+        advice.fix("HF_HUB_OFFLINE", "set", "0", why, "medium")
     gated = "gated" in failure.text.lower() or "401" in failure.text
     if gated:
         advice.fix("HF_TOKEN", "set", None, "the repository needs access", "medium")
@@ -385,8 +299,8 @@ def _nccl(failure: Failure, log: ServerLog) -> Advice:
 
 ADVICE: dict[str, Callable[[Failure, ServerLog], Advice]] = {
     "missing-package": _package,
-    "missing-toolchain": _toolchain,
-    "unsupported-arch": _architecture,
+    "missing-toolchain": toolchain_advice,
+    "unsupported-arch": architecture_advice,
     "bad-argument": _argument,
     "port-in-use": _port,
     "model-not-found": _model,

@@ -3,16 +3,13 @@
 import re
 from dataclasses import dataclass, field
 
+from stepscope.parse.log.oom_figures import in_gib, oom_numbers
 from stepscope.parse.log.signatures import (
     COLLATERAL,
     KERNEL_KILL,
     KERNEL_OTHER,
     KERNEL_RSS,
     MEMORY_EVENTS,
-    OOM_GPU,
-    OOM_NUMBERS,
-    OTHER_PROCESS,
-    SCALE_GIB,
     SIGNATURES,
     WRAPPER,
 )
@@ -33,11 +30,9 @@ _LOUD = re.compile(
     r"[Ee]xit ?code|not supported|only support|no kernel image|custom code|"
     r"not enough|assert|couldn't bind",
 )
+#: An engine that repeats what its worker raised.
+_QUOTED = re.compile(r"Worker failed with error '(.*)', please check")
 MAX_FRAMES = 80
-#: Of the sum of two figures that are printed to 0.01.
-_ROUNDING_GIB = 0.02
-#: No GPU has as many GiB.
-_BYTES_ABOVE = 1e6
 #: A traceback that has not ended after so many lines never will.
 MAX_TRACEBACK_LINES = 400
 
@@ -220,6 +215,12 @@ class FailureReader:
             if _kernel(state, here):
                 return
         signature, match = classify(text, exception)
+        told = _QUOTED.search(text) if signature == "wrapper" else None
+        if told is not None and frames and classify(told[1], None)[0] in _STRONG:
+            # It speaks for another process, whose own words may be missing.
+            signature, match = classify(told[1], None)
+        else:
+            told = None
         if signature == "gpu-oom" and "OOM detected, falling back" in text:
             state.event(here, "autotune", code="autotune-oom")
             return
@@ -227,7 +228,7 @@ class FailureReader:
         if signature in ("gpu-oom", "host-alloc", "kv-alloc", "sampler-oom"):
             numbers.update(oom_numbers(text))
         if signature == "memory-race":
-            _in_gib(numbers)
+            in_gib(numbers)
         facts = state.process(who)
         stage = facts.stage
         if who is None or role(who) in ("api", "other"):
@@ -249,6 +250,7 @@ class FailureReader:
                 frames=frames,
                 numbers=numbers,
                 names=names,
+                is_quoted=told is not None,
                 after_ready=state.ready_line is not None,
                 after_shutdown=state.shutdown_line is not None,
             )
@@ -283,50 +285,6 @@ def classify(text: str, exception: str | None) -> tuple[str, re.Match[str] | Non
     if COLLATERAL.search(text):
         return "collateral", None
     return ("exception" if exception is not None else "error"), None
-
-
-def oom_numbers(text: str) -> dict[str, float]:
-    """Read the figures of an out-of-memory message, in GiB."""
-    found: dict[str, float] = {}
-    for name, pattern in OOM_NUMBERS.items():
-        hit = pattern.search(text)
-        if hit is None:
-            continue
-        value, unit = (
-            (g for g in hit.groups()[-2:]) if hit[1] is None else hit.group(1, 2)
-        )
-        found[name] = round(float(value) * SCALE_GIB[unit or "bytes"], 6)
-    gpu = OOM_GPU.search(text)
-    if gpu is not None:
-        found["gpu"] = float(gpu[1])
-    _tenants(text, found)
-    return found
-
-
-def _tenants(text: str, found: dict[str, float]) -> None:
-    """Tell the failing process from others among "Process N has ... in use".
-
-    In a container the driver knows this process by another number, so that its own
-    share is listed as if it were somebody else's and "this process has" is missing.
-    It is then the one that is nearest above what PyTorch holds.
-    """
-    listed = [float(gib) * SCALE_GIB[unit] for _, gib, unit in
-              OTHER_PROCESS.findall(text)]  # fmt: skip
-    if listed and "in_use_gib" not in found and "allocated_gib" in found:
-        held = found["allocated_gib"] + found.get("reserved_gib", 0.0)
-        own = [gib for gib in listed if gib >= held - _ROUNDING_GIB]
-        if own:
-            found["in_use_gib"] = round(min(own), 6)
-            listed.remove(min(own))
-    if listed:
-        found["other_process_gib"] = round(max(listed), 6)
-
-
-def _in_gib(numbers: dict[str, float]) -> None:
-    """Turn the bytes that vLLM 0.8 printed into the GiB of later releases."""
-    for name in ("initial", "current"):
-        if numbers.get(name, 0.0) > _BYTES_ABOVE:
-            numbers[name] = round(numbers[name] / (1 << 30), 2)
 
 
 def _named(

@@ -32,6 +32,8 @@ _VERSION_BANNER = re.compile(
 )
 #: How the line begins that says a start's arguments.
 _ARGUMENTS = ("non-default args", "server_args=", "args: Namespace(")
+_REFUSED = re.compile(r"\S+: error: (?:unrecognized|argument|the following) ")
+_BUILD = re.compile(r"build: \d+ \(")
 _DEVICE = re.compile(r"NVIDIA[ _](?:[A-Z][\w]*[ _])*?[A-Z]*\d{2,5}[\w]*")
 #: A cheap look before the dear one.
 _ENDING = re.compile(r"hutdown|hutting|SIG|signal|Interrupt|raceful")
@@ -116,7 +118,7 @@ class Messages:
         text = frame.text
         if not text:
             return Dull(stamped=False)
-        if text.startswith(_ARGUMENTS):
+        if self._begins(here):
             self._maybe_restart(here)
             state = self.state
         self.stamp(frame)
@@ -205,6 +207,17 @@ class Messages:
         if state.shutdown_line is None:
             state.shutdown_line = here.line
 
+    def _begins(self, here: Here) -> bool:
+        """True for a line that only the start of a process prints."""
+        state, frame = self.state, here.frame
+        if state.engine == "llamacpp":
+            if frame.clock != "start" or frame.at_s is None:
+                return _BUILD.match(frame.text) is not None
+            return state.last_at_s is not None and frame.at_s < state.last_at_s - 1.0
+        if frame.text.startswith(_ARGUMENTS):
+            return state.args_line is not None
+        return ": error: " in frame.text and _REFUSED.match(frame.text) is not None
+
     def _maybe_restart(self, here: Here) -> None:
         """A second start in the same file: what came before is another story."""
         old = self.state
@@ -214,7 +227,7 @@ class Messages:
             or old.shutdown_line is not None
             or old.anyone.stage != "spawn"
         )
-        if old.args_line is None or not over:
+        if not over:
             return
         self.shapes.forget()
         self.shapes.stamp_of = None

@@ -122,6 +122,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "shm-exhausted",
             r"[Ee]rror while creating shared memory segment|"
             r"No space left on device.{0,80}/dev/shm|/dev/shm.{0,80}No space left|"
+            r"No space left on device: '/psm_|</torch_[^>]*>: No space left|"
             r"unable to (?:open|allocate|write) .{0,40}shared memory|"
             r"unable to mmap \d+ bytes from file </torch_|"
             r"Unexpected bus error encountered in worker|"
@@ -130,11 +131,12 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "port-in-use",
-            r"\[Errno 98\]|EADDRINUSE|[Aa]ddress already in use|"
             r"couldn't bind (?:HTTP server )?(?:socket|to)"
             r"(?:.*?\bport:? (?P<n_port2>\d+))?|"
-            r"error while attempting to bind on address|"
-            r"[Pp]ort (?P<n_port>\d+) is (?:already in use|not available)",
+            r"(?:\[Errno 98\] )?error while attempting to bind on address"
+            r"(?: \('[^']*', (?P<n_port3>\d+))?|"
+            r"[Pp]ort (?P<n_port>\d+) is (?:already in use|not available)|"
+            r"\[Errno 98\]|EADDRINUSE|[Aa]ddress already in use",
             0,
         ),
         (
@@ -213,6 +215,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"error: argument (?P<argument>[\w/, -]+):|"
             r"error: the following arguments are required: (?P<required>.*)|"
             r"error: invalid argument: (?P<invalid>\S+)|"
+            r"error while handling argument \"(?P<argument2>[\w-]+)\"|"
             r"error: unknown argument: (?P<unknown>\S+)|"
             r"No such option: (?P<option>\S+)|"
             r"validation errors? for \w+|"
