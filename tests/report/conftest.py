@@ -237,6 +237,23 @@ POINTS = (
 )
 
 
+def _group(
+    cells: tuple[str, ...], values: tuple[float, ...], **over: Any
+) -> RepeatGroup:
+    fields: dict[str, Any] = {
+        "configuration": "baseline",
+        "session": "s0",
+        "concurrency": 1,
+        "metric": "tpot_ms",
+        "cells": cells,
+        "values": values,
+        "mean": values[0],
+        "ci95": None,
+        "cv_pct": None,
+    }
+    return RepeatGroup(**{**fields, **over})
+
+
 def small_run(**over: Any) -> Run:
     cells = []
     at = 2 * S
@@ -334,13 +351,12 @@ def small_analysis(**over: Any) -> Analysis:
     fields: dict[str, Any] = {
         "cells": tuple(results),
         "groups": (
-            RepeatGroup(
-                configuration="baseline",
-                session="s0",
+            _group((results[0].name,), (4.0,)),
+            _group((results[1].name,), (6.0,), concurrency=8),
+            _group(
+                tuple(r.name for r in c64),
+                (18.0, 18.2, 17.9),
                 concurrency=64,
-                metric="tpot_ms",
-                cells=tuple(r.name for r in c64),
-                values=(18.0, 18.2, 17.9),
                 mean=18.03,
                 ci95=(17.6, 18.4),
                 cv_pct=0.8,

@@ -49,6 +49,27 @@ def test_a_phase_names_what_ran_at_the_same_time() -> None:
     assert told.phases == (("compile", "9.00", "load_weights"),)
 
 
+def test_what_no_clock_tells_is_no_exponent() -> None:
+    phases = ({"name": "ready", "seconds": 3.1e-05, "overlaps": []},)
+    (told,) = boots(RUN, Analysis(cells=(), boot=(boot(phases=phases),)))
+    assert told.phases == (("ready", "below 0.001", ""),)
+
+
+def test_a_ledger_without_an_amount_is_no_table() -> None:
+    empty = boot(ledger={"device_inferred": False, "kv_gib": None})
+    (told,) = boots(RUN, Analysis(cells=(), boot=(empty,)))
+    assert told.ledger == ()
+
+
+def test_a_ledger_is_told_in_words() -> None:
+    full = boot(ledger={"kv_gib": 65.4, "kv_tokens": 714128, "device_inferred": False})
+    (told,) = boots(RUN, Analysis(cells=(), boot=(full,)))
+    assert told.ledger == (
+        ("KV cache", "65.4", "GiB"),
+        ("tokens in the KV cache", "714,128", ""),
+    )
+
+
 def test_starts_are_summed_up_and_only_established_break_evens_are_told() -> None:
     cost = StartupCost(
         configuration="a",

@@ -75,8 +75,41 @@ def test_the_sweep_draws_each_cell_once_and_joins_valid_means(small: Small) -> N
     assert [row["c"] for row in points] == [1, 8, 64, 64, 64, 128]
     assert [row["void"] for row in points] == [False] * 5 + [True]
     assert [row["c"] for row in line] == [1, 8, 64]
-    assert line[2]["v"] == pytest.approx((18.0 + 18.2 + 17.9) / 3)
+    assert line[2]["v"] == pytest.approx(18.03)
     assert [(row["v"], row["v2"]) for row in bars] == [(17.6, 18.4)]
+
+
+def test_the_sweep_does_not_average_points_of_several_shapes(small: Small) -> None:
+    analysis = small.analysis()
+    one = analysis.groups[1]
+    partial = replace(one, cells=("partial",), values=(9.0,), mean=9.0, n_prompts=25)
+    whole = replace(one, n_prompts=32)
+    for groups in ((partial, whole), (whole, partial)):
+        figure = sweep(replace(analysis, groups=groups), "tpot_ms")
+        assert figure is not None
+        layers: Any = figure.spec["layer"]
+        assert layers[0]["data"]["values"] == [{"c": 8, "v": 6.0, "k": "baseline"}]
+
+
+def test_the_sweep_line_leaves_out_a_repeat_that_no_mean_holds(small: Small) -> None:
+    analysis = small.analysis()
+    group = replace(
+        analysis.groups[2], cells=("baseline-c64-r1",), values=(18.2,), mean=18.2
+    )
+    figure = sweep(replace(analysis, groups=(group,)), "tpot_ms")
+    assert figure is not None
+    layers: Any = figure.spec["layer"]
+    assert [row["v"] for row in layers[0]["data"]["values"]] == [18.2]
+
+
+def test_the_axis_of_the_floor_names_every_size_that_is_drawn(small: Small) -> None:
+    analysis = small.analysis()
+    (model,) = analysis.step_model
+    far = replace(analysis.floor[0], seqs_per_rank=256.0)
+    figure = step_time("baseline", model, (*analysis.floor, far), 0)
+    assert figure is not None
+    encoding: Any = figure.spec["encoding"]
+    assert 256 in encoding["x"]["axis"]["values"]
 
 
 def test_nothing_measured_draws_nothing(small: Small) -> None:
@@ -108,7 +141,7 @@ def test_the_window_of_four_waves_starts_with_the_second(small: Small) -> None:
     assert figure is not None
     panels: Any = figure.spec["vconcat"]
     assert [panel["title"] for panel in panels] == [
-        "busy (%)", "power (W)", "SM clock (MHz)", "GPU memory (GiB)",
+        "utilization, counters (%)", "power (W)", "SM clock (MHz)", "GPU memory (GiB)",
         "CPU (% of a core)", "host CPU (%)", "host memory (GiB)",
     ]  # fmt: skip
     (window,) = panels[0]["layer"][0]["data"]["values"]
@@ -162,7 +195,7 @@ def test_what_is_no_number_is_left_out() -> None:
 
 def test_a_very_wide_interval_does_not_flatten_the_rest(small: Small) -> None:
     analysis = small.analysis()
-    (group,) = analysis.groups
+    group = analysis.groups[2]
     wide = small.analysis(groups=(replace(group, ci95=(0.01, 9000.0)),))
     figure = sweep(wide, "tpot_ms")
     assert figure is not None

@@ -22,7 +22,7 @@ from stepscope.report.cells import (
     shown,
     unlisted,
 )
-from stepscope.report.content import command_line, path_link
+from stepscope.report.content import command_line, findings, path_link
 from stepscope.report.page import html
 from stepscope.run.run import Launch, Run
 
@@ -352,3 +352,26 @@ def test_a_run_that_never_booted_has_a_page(small: Small) -> None:
     assert "did not boot (no-kv-memory)" in text
     assert "raise gpu-memory-utilization to 0.9" in text
     assert "cut short" in text
+
+
+def test_an_import_is_not_said_to_be_measured_by_us(small: Small) -> None:
+    run = small.run()
+    assert "Measured and written by stepscope 0.1.0." in page_of(run, small.analysis())
+    foreign = tuple(replace(cell, source="vllm-bench") for cell in run.cells)
+    told = page_of(replace(run, cells=foreign, tool_version=None), small.analysis())
+    assert "Measured elsewhere (vllm-bench), read by stepscope." in told
+    assert "Measured and written" not in told
+
+
+def test_of_equal_findings_those_of_warm_ups_come_last(small: Small) -> None:
+    analysis = small.analysis()
+    first, *others = analysis.cells
+    found = tuple(
+        Finding(code="stall", severity="warning", message="m", cell=cell.name)
+        for cell in (first, others[0])
+    )
+    analysis = replace(
+        analysis, cells=(replace(first, warm_up=True), *others), findings=found
+    )
+    told = [f.cell for f in findings(small.run(), analysis) if f.code == "stall"]
+    assert told == [others[0].name, first.name]

@@ -47,7 +47,7 @@ def _boot(launch: Launch | None, boot: BootResult) -> Boot:
         phases=tuple(
             (
                 str(p.get("name")),
-                shown(_float(p.get("seconds"))),
+                _seconds(_float(p.get("seconds"))),
                 ", ".join(str(x) for x in _list(p.get("overlaps"))),
             )
             for p in boot.phases
@@ -127,17 +127,44 @@ def _float(value: object) -> float | None:
     return float(value) if isinstance(value, (int, float)) else None
 
 
+def _seconds(took: float | None) -> str:
+    """Return a phase's length: below a millisecond no log's clock tells one."""
+    return "below 0.001" if took is not None and 0 < took < 0.001 else shown(took)
+
+
+#: Ledger items whose key does not say it to a reader.
+_LEDGER = {
+    "device_gib": "the GPU's memory",
+    "utilization": "share requested",
+    "non_torch_gib": "outside torch",
+    "graph_estimate_applied": "graph estimate was taken off",
+    "graph_actual_gib": "graphs, as captured",
+    "kv_gib": "KV cache",
+    "kv_tokens": "tokens in the KV cache",
+    "max_concurrency": "longest requests that fit",
+    "peak_logged_gib": "activation peak, as logged",
+    "peak_contains_estimate": "that peak holds the graph estimate",
+    "device_inferred": "the GPU's memory is computed, not logged",
+    "unaccounted_name": "what is unaccounted",
+}
+
+
 def _ledger(ledger: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    """Return (name, value, unit) rows of what the log told of memory."""
+    """Return (name, value, unit) rows of what the log told of memory.
+
+    Nothing where it told no amount: a remark on an empty ledger is no table.
+    """
     rows = []
+    amounts = False
     for name, value in ledger.items():
-        if value is None:
+        if value is None or (name == "device_inferred" and value is False):
             continue
         unit = "GiB" if name.endswith("_gib") else ""
         if isinstance(value, (str, bool, int, float)):
-            label = name.removesuffix("_gib").replace("_", " ")
+            label = _LEDGER.get(name, name.removesuffix("_gib").replace("_", " "))
             rows.append((label, shown(value), unit))
-    return rows
+            amounts = amounts or not isinstance(value, (str, bool))
+    return rows if amounts else []
 
 
 def _fix(fix: object) -> str:

@@ -190,10 +190,14 @@ def evidence(entry: BoardEntry) -> list[tuple[str, str, list[Evidence], str]]:
 
 
 def findings(run: Run, analysis: Analysis, board: Board | None = None) -> list[Finding]:
-    """Return all findings, worst first; the same finding once."""
+    """Return all findings, worst first; the same finding once.
+
+    Of equal severity those of warm-ups come last: nothing rests on them.
+    """
     claims = board.findings if board is not None else ()
     every = dict.fromkeys((*claims, *run.findings, *analysis.findings))
-    return sorted(every, key=lambda f: _ORDER[f.severity])
+    warm = {cell.name for cell in analysis.cells if cell.warm_up}
+    return sorted(every, key=lambda f: (_ORDER[f.severity], f.cell in warm))
 
 
 def cell_details(run: Run, analysis: Analysis) -> list[dict[str, object]]:
@@ -254,6 +258,20 @@ def _client(health: object) -> list[tuple[str, str]]:
                 (f"{name} {part}", shown(getattr(value, part))) for part in parts
             )
     return out
+
+
+def provenance(run: Run) -> str:
+    """Return who measured the run, in a sentence: stepscope, or what it was read from.
+
+    A page of an import must not vouch for how its numbers were taken.
+    """
+    foreign = sorted({cell.source for cell in run.cells} - {"stepscope"})
+    if foreign:
+        return f"Measured elsewhere ({', '.join(foreign)}), read by stepscope."
+    if not run.cells and run.tool_version is None:
+        return "Recorded elsewhere, read by stepscope."
+    version = "" if run.tool_version is None else f" {run.tool_version}"
+    return f"Measured and written by stepscope{version}."
 
 
 def machine(run: Run) -> list[tuple[str, str]]:

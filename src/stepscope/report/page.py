@@ -125,6 +125,7 @@ def _functions(
         "share": content.share,
         "shown": shown,
         "machine": content.machine(run),
+        "provenance": content.provenance(run),
         "command_line": content.command_line,
         "environment": content.environment,
         "notes_of": notes_of,

@@ -37,7 +37,7 @@ _POWER: dict[str, Reading] = {
     "power": lambda s: s.power_w,
     "cap": lambda s: s.power_limit_w,
 }
-_BUSY: dict[str, Reading] = {
+_SHARES: dict[str, Reading] = {
     "utilization": lambda s: s.util_pct,
     "SM active": lambda s: s.sm_active_pct,
     "DRAM": lambda s: s.dram_bw_pct,
@@ -105,7 +105,7 @@ def _panels(
     host = [s for s in run.samples.host if zero <= s.at_ns <= last]
     panels = [
         ("power (W)", gpu_series(gpu, zero, _POWER)),
-        ("busy (%)", gpu_series(gpu, zero, _BUSY)),
+        ("utilization, counters (%)", gpu_series(gpu, zero, _SHARES)),
         ("host memory (GiB)", [Series("used", list(host_memory(host, zero)))]),
         ("KV cache in use (%)", [Series("in use", _kv(run, launches, between))]),
     ]

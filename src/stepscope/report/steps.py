@@ -74,7 +74,7 @@ def _spec(
 ) -> dict[str, object]:
     names = ["measured", f"model: {kind}", *(["byte floor"] if floors else [])]
     scale = {"domain": names, "range": [series(0), series(0), series(1)][: len(names)]}
-    ticks = sorted({2 ** _log2(float(str(row["x"]))) for row in rows})
+    ticks = sorted({2 ** _log2(float(str(row["x"]))) for row in (*rows, *floors)})
     return {
         "width": _WIDTH,
         "height": _HEIGHT,

@@ -62,7 +62,7 @@ def sweep(analysis: Analysis, metric: str, axis: Axis = "concurrency") -> Figure
         "range": [series(i) for i in range(len(names))],
     }
     layers = [
-        _line(_means(cells, metric, axis), scale, len(names) > 1),
+        _line(_means(groups, metric, axis), scale, len(names) > 1),
         *_bars(groups, metric, axis, scale),
         _points(rows, scale),
     ]
@@ -80,9 +80,10 @@ def sweep(analysis: Analysis, metric: str, axis: Axis = "concurrency") -> Figure
             "encoding": _axes(label, axis, loads, (low, high)),
             "layer": layers,
         },
-        note="Both axes are logarithmic. The line joins the means of valid repeats; a"
-        " bar is a 95 % interval and is drawn only where there are repeats; one that"
-        " leaves the picture is wider than it. Grey, hollow points are void.",
+        note="Both axes are logarithmic. The line joins the means of sound repeats, of"
+        " whole waves where points of several shapes share a load; a bar is a 95 %"
+        " interval and is drawn only where there are repeats; one that leaves the"
+        " picture is wider than it. Grey, hollow points are void.",
     )
 
 
@@ -154,17 +155,31 @@ def _row(cell: CellResult, metric: str, axis: Axis) -> dict[str, object]:
 
 
 def _means(
-    cells: Sequence[CellResult], metric: str, axis: Axis
+    groups: Sequence[RepeatGroup], metric: str, axis: Axis
 ) -> list[dict[str, object]]:
-    by_point: dict[tuple[str, float], list[float]] = {}
-    for cell in cells:
-        value, load = _value(cell, metric), _x(cell, axis)
-        if cell.valid and value and load:
-            by_point.setdefault((cell.configuration, load), []).append(value)
+    """Return the mean of repeats at each load, one point a configuration and load.
+
+    Points that differ in prompts or lengths are no repeats of each other: where
+    several share a load the line takes that of whole waves, then of most repeats.
+    """
+    chosen: dict[tuple[str, float], RepeatGroup] = {}
+    for group in groups:
+        load = _x(group, axis)
+        if group.metric != metric or not load or not group.mean:
+            continue
+        key = (group.configuration, load)
+        if key not in chosen or _weight(group) > _weight(chosen[key]):
+            chosen[key] = group
     return [
-        {"c": c, "v": sum(values) / len(values), "k": name}
-        for (name, c), values in sorted(by_point.items(), key=lambda item: item[0][1])
+        {"c": c, "v": group.mean, "k": name}
+        for (name, c), group in sorted(chosen.items(), key=lambda item: item[0][1])
     ]
+
+
+def _weight(group: RepeatGroup) -> tuple[bool, int]:
+    asked, slots = group.n_prompts, group.concurrency
+    whole = asked is None or not slots or asked % slots == 0
+    return whole, len(group.values)
 
 
 def _line(

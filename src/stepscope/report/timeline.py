@@ -83,7 +83,7 @@ def telemetry(run: Run, cell: Cell, index: int) -> Figure | None:
 
 
 def _span(cell: Cell) -> _Span | None:
-    table = columns(cell.requests) if cell.requests else None
+    table = columns(cell.requests, cell.chunks) if cell.requests else None
     whole = cell_span(table) if table is not None else None
     if table is not None and whole is not None:
         inner = telemetry_window(table, whole, cell.workload.concurrency)
@@ -98,7 +98,7 @@ def _span(cell: Cell) -> _Span | None:
     return _Span(cell.started_at_ns, cell.ended_at_ns, None, cell.started_at_ns)
 
 
-_BUSY: dict[str, Reading] = {
+_SHARES: dict[str, Reading] = {
     "utilization": lambda s: s.util_pct,
     "SM active": lambda s: s.sm_active_pct,
     "DRAM": lambda s: s.dram_bw_pct,
@@ -124,7 +124,7 @@ def _panels(run: Run, span: _Span) -> list[tuple[str, Sequence[Series]]]:
     host = [s for s in run.samples.host if span.from_ns <= s.at_ns <= span.to_ns]
     process = [s for s in run.samples.process if span.from_ns <= s.at_ns <= span.to_ns]
     panels = [
-        ("busy (%)", gpu_series(gpu, zero, _BUSY)),
+        ("utilization, counters (%)", gpu_series(gpu, zero, _SHARES)),
         ("power (W)", gpu_series(gpu, zero, _POWER)),
         ("SM clock (MHz)", gpu_series(gpu, zero, _CLOCK)),
         ("GPU memory (GiB)", gpu_series(gpu, zero, _MEMORY)),
