@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stepscope.load.wire_tls import Tls
 
 _REFUSED = frozenset({errno.ECONNREFUSED, errno.ENOENT})
+_READ_BYTES = 64 << 10
 #: A Unix socket whose backlog is full takes nobody for a moment.
 _FULL_S = 0.005
 
@@ -194,20 +195,19 @@ class Connection:
     # Receiving.
 
     def _on_readable(self) -> None:
-        lane, sock = self._lane, self._sock
+        sock = self._sock
         if sock is None:
             return
         try:
-            n, ancillary, _, _ = sock.recvmsg_into(lane.buffers, ANCILLARY_BYTES)
+            data, ancillary, _, _ = sock.recvmsg(_READ_BYTES, ANCILLARY_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
             self._input_ended("reset", error.strerror or str(error))
             return
-        if not n:
+        if not data:
             self._input_ended("closed", "the server closed the connection")
             return
-        data = bytes(lane.view[:n])
         if self._tls is None:
             self._slot.received(data, ancillary)
         elif self._stage is Stage.SHAKING:

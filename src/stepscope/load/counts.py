@@ -16,8 +16,8 @@ class Counts:
     """Counters of one cell in one process.
 
     Attributes:
-        delays: Time that bytes waited in this process, one a read.
-        n_reads: Reads that brought bytes of a response.
+        delays: Time that bytes waited in this process, one for each read that brought
+            bytes of a response.
         n_unstamped: Those without a usable kernel stamp.
         n_merged: Those that held more than one content chunk.
         n_late_merged: Merged ones that may have waited here.
@@ -31,7 +31,7 @@ class Counts:
     ) -> None:
         self._ahead_ns = ahead_ns
         self.delays = Spread()
-        self.n_reads = self.n_unstamped = self.n_merged = self.n_late_merged = 0
+        self.n_unstamped = self.n_merged = self.n_late_merged = 0
         self.busy_ns = 0
         self.n_left = n_left
         self._n_slots = n_slots
@@ -150,7 +150,7 @@ class Counts:
             loop=loop,
             n_ok=self._n_ok,
             n_failed=self._n_failed,
-            n_reads=self.n_reads,
+            n_reads=self.delays.n,
             n_unstamped=self.n_unstamped,
             n_merged=self.n_merged,
             n_late_merged=self.n_late_merged,

@@ -34,7 +34,6 @@ _ENDING_SLICE_NS = 1_000_000
 _SLEPT_NS = 100_000
 #: Merged reads that could have waited longer than this may be the client's doing.
 _LATE_NS = 1_000_000
-_READ_BYTES = 64 << 10
 
 
 class Lane:
@@ -69,8 +68,6 @@ class Lane:
         self.header_timeout_ns = ns(spec.header_timeout_s)
         self.stall_timeout_ns = ns(spec.stall_timeout_s)
         self.connect_timeout_ns = ns(spec.connect_timeout_s)
-        self.view = memoryview(bytearray(_READ_BYTES))
-        self.buffers = [self.view]
         self.slots: list[Slot] = []
         self.new_slot: Callable[[], Slot] | None = None
         self.over = asyncio.Event()
@@ -91,6 +88,7 @@ class Lane:
         self._to_start: deque[Slot] = deque()
         self._in_turn = False
         self._turn_at_ns = self._before_ns = self._looked_at_ns = clock.now_ns()
+        self._read_at_ns = self._turn_at_ns
 
     # The cell.
 
@@ -271,10 +269,8 @@ class Lane:
 
     # The turn.
 
-    def stamp(
-        self, ancillary: list[tuple[int, int, bytes]], not_before_ns: int
-    ) -> tuple[int, bool]:
-        """Return when the bytes just read arrived, and whether they may have waited.
+    def stamp(self, ancillary: list[tuple[int, int, bytes]], not_before_ns: int) -> int:
+        """Return when the bytes just read arrived.
 
         Without a usable kernel stamp that is now, and the delay counted is a bound: a
         turn that slept began with the arrival, or later by as much as the process may
@@ -283,26 +279,33 @@ class Lane:
         """
         now = self.now()
         if not self._in_turn:
-            self._in_turn = True
-            self._before_ns = self._turn_at_ns
-            gap = now - self._looked_at_ns
-            if gap > _LATE_NS:
-                self._before_ns = now - min(self.waking.late_ns(now), gap)
-            elif gap > _SLEPT_NS:  # it can not have woken late by much
-                self._before_ns = now
-            self._turn_at_ns = now
-            self.loop.call_soon(self._end_turn)
-        counts = self.counts
-        counts.n_reads += 1
-        bound = now - self._before_ns
+            self._begin_turn(now)
+        self._read_at_ns = now
         arrival = self.stamper.arrival_ns(ancillary) if ancillary else None
         # A stamp from before the send or from the future is one of a stepped clock.
         if arrival is not None and not_before_ns <= arrival <= now:
-            counts.delays.add(now - arrival)
-            return arrival, bound > _LATE_NS
-        counts.n_unstamped += 1
-        counts.delays.add(bound)
-        return now, bound > _LATE_NS
+            self.counts.delays.add(now - arrival)
+            return arrival
+        self.counts.n_unstamped += 1
+        self.counts.delays.add(now - self._before_ns)
+        return now
+
+    @property
+    def late(self) -> bool:
+        """True when the bytes stamped last may have waited here."""
+        return self._read_at_ns - self._before_ns > _LATE_NS
+
+    def _begin_turn(self, now: int) -> None:
+        """Find out since when bytes that are read in this turn may have waited."""
+        self._in_turn = True
+        self._before_ns = self._turn_at_ns
+        gap = now - self._looked_at_ns
+        if gap > _LATE_NS:
+            self._before_ns = now - min(self.waking.late_ns(now), gap)
+        elif gap > _SLEPT_NS:  # it can not have woken late by much
+            self._before_ns = now
+        self._turn_at_ns = now
+        self.loop.call_soon(self._end_turn)
 
     def ended(self, slot: "Slot") -> None:
         """Decode the end of a response at once, or first of all in the next turn."""

@@ -7,6 +7,7 @@ from array import array
 
 import httptools
 
+from stepscope.load.shape import Shape, is_chunk, shape_of
 from stepscope.parse.answer import one_line
 from stepscope.parse.llamacpp_stream import LlamaCppStream
 from stepscope.parse.openai_stream import OpenAIStream
@@ -26,6 +27,9 @@ DIALECTS: dict[str, type[Stream]] = {
 _BUSY_STATUS = frozenset({429, 503})
 #: Stands for the parser of a response that has ended.
 _NOBODYS = httptools.HttpResponseParser(object())
+#: A search for the shape of events takes as long as reading two: so many at first, and
+#: one more each so many events.
+_FIRST_SEARCHES, _EVENTS_A_SEARCH = 2, 16
 #: What is kept of a body that is no event stream, to be shown.
 _BODY_KEPT_BYTES = 2_000
 
@@ -37,6 +41,7 @@ class Response:
         stream: What its events said.
         arrivals_ns: Instant of each content chunk, as stamped.
         n_events: Events of any kind so far.
+        n_searches: How often the shape of its events was looked for.
         status: HTTP status; None before the status line was read.
         has_bytes: Any byte of it arrived.
         has_header: The header was read whole.
@@ -52,8 +57,12 @@ class Response:
         "_body",
         "_framed",
         "_is_stream",
+        "_last_body",
+        "_may_search",
+        "_next_shape",
         "_parser",
         "_plain",
+        "_shape",
         "_sse",
         "_trouble",
         "arrivals_ns",
@@ -64,6 +73,7 @@ class Response:
         "has_header",
         "keep_alive",
         "n_events",
+        "n_searches",
         "retry_after",
         "status",
         "stream",
@@ -81,6 +91,11 @@ class Response:
         self._plain = False
         self._trouble: str | None = None
         self.stream: Stream = DIALECTS[endpoint](keep_text=keep_text)
+        self._shape: Shape | None = None
+        self._next_shape: Shape | None = None
+        self._may_search = isinstance(self.stream, OpenAIStream) and not keep_text
+        self.n_searches = 0
+        self._last_body: bytes | None = None
         self.arrivals_ns: array[int] = array("q")
         self.n_events = 0
         self.status: int | None = None
@@ -103,9 +118,31 @@ class Response:
         Returns:
             How many content chunks they completed.
         """
-        self.has_bytes = True
+        if self.takes_at_sight(data, at_ns):
+            return 1
         before = len(self.arrivals_ns)
         self._at_ns = at_ns
+        self._read(data)
+        n = len(self.arrivals_ns) - before
+        self._next_shape = self._shape_after(data)
+        self._last_body = None
+        return n
+
+    def takes_at_sight(self, data: bytes, at_ns: int) -> bool:
+        """Take the next bytes if they are one more content chunk of the known shape.
+
+        A fifth of what ``feed`` takes; False: it did not take them, and ``feed`` must.
+        """
+        shape = self._next_shape
+        if shape is None or not shape.fits(data):
+            return False
+        self.n_events += 1
+        self.arrivals_ns.append(at_ns)
+        return True
+
+    def _read(self, data: bytes) -> None:
+        """Take the next bytes in full."""
+        self.has_bytes = True
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -118,7 +155,21 @@ class Response:
                 cause = error.__context__
                 self._trouble = str(cause if cause is not None else error)
                 self.complete = True
-        return len(self.arrivals_ns) - before
+
+    def _shape_after(self, data: bytes) -> Shape | None:
+        """Return by what the piece after ``data`` may be known; None: by nothing.
+
+        It must be sure to begin with a chunk, which begins with an event.
+        """
+        body = self._last_body
+        if body is None or not self._may_search:
+            return None
+        if not body.endswith(b"\n\n") or not is_chunk(data, body):
+            return None
+        if self.n_searches < _FIRST_SEARCHES + self.n_events // _EVENTS_A_SEARCH:
+            self.n_searches += 1
+            self._shape = shape_of(body) or self._shape
+        return self._shape
 
     def release(self) -> None:
         """Let go of the parser, which holds this response as this holds it.
@@ -165,6 +216,7 @@ class Response:
         """Take decoded bytes of the body."""
         if not self._plain and not self._may_be_stream(body):
             return
+        self._last_body = body
         try:
             events = self._sse.feed(body)
         except EventTooLongError as error:

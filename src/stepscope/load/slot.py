@@ -54,7 +54,6 @@ class Slot:
         "_fresh",
         "_lane",
         "_line",
-        "_n_events",
         "_pending",
         "_read_at_ns",
         "_replica",
@@ -83,7 +82,7 @@ class Slot:
         self._pending: list[tuple[bytes, int, bool]] = []
         self._attempts = 0
         self._sent_at_ns = self._free_at_ns = 0
-        self._read_at_ns = self._event_at_ns = self._n_events = 0
+        self._read_at_ns = self._event_at_ns = 0
         self._fresh = self._retried = False
         self._scheduled = False
 
@@ -154,7 +153,6 @@ class Slot:
         assert self.prompt is not None
         keep_text = self._lane.keep_text or self.prompt.talk is not None
         self._response = Response(self._lane.endpoint, keep_text=keep_text)
-        self._n_events = 0
         self.state = State.BUSY
         now = self._lane.now()
         if not self._sent_at_ns:
@@ -172,9 +170,11 @@ class Slot:
             self._response.keep_alive = False
             self.close()
             return
-        at_ns, late = lane.stamp(ancillary, self._sent_at_ns)
-        self._read_at_ns = at_ns
-        self._pending.append((data, at_ns, late))
+        self._read_at_ns = at_ns = lane.stamp(ancillary, self._sent_at_ns)
+        if not self._pending and self._response.takes_at_sight(data, at_ns):
+            self._event_at_ns = at_ns
+            return
+        self._pending.append((data, at_ns, lane.late))
         if data.endswith(_LAST_CHUNK):
             lane.ended(self)
         elif not self.queued:
@@ -202,6 +202,7 @@ class Slot:
         """Decode what has been put aside."""
         pending, self._pending = self._pending, []
         response = self._response
+        before = response.n_events
         for data, at_ns, late in pending:
             n = response.feed(data, at_ns)
             if n > 1:
@@ -209,8 +210,7 @@ class Slot:
             if response.complete:
                 self._ended(response.failure())
                 return
-        if response.n_events != self._n_events:
-            self._n_events = response.n_events
+        if response.n_events != before:
             self._event_at_ns = self._read_at_ns
 
     # Ending.
@@ -323,7 +323,9 @@ def ascending(stamps: Iterable[int]) -> list[int]:
     A read without a kernel stamp is stamped late, so that the next one can lie before
     it; both are then known only to lie before the late one.
     """
-    return list(accumulate(stamps, max))
+    found = list(stamps)
+    # Sorting what is sorted takes a quarter of the time of looking at each.
+    return found if sorted(found) == found else list(accumulate(found, max))
 
 
 def packed(values: list[int]) -> bytes:
