@@ -183,3 +183,16 @@ def test_warm_up_is_judged_by_its_last_six_blocks(
     found = warm_up_findings(run, [*blocks, result_of()])
     assert [f.code for f in found] == ([] if code is None else [code])
     assert all(f.launch == "base-l0" for f in found)
+
+
+def test_a_copy_is_no_repeat(result_of: Make) -> None:
+    cells = [
+        result_of(name=f"r{i}", output_tokens_per_s=rate, tpot_ms=10.0)
+        for i, rate in enumerate((711.1111, 711.1111, 712.2222, 700.0, 700.0))
+    ]
+    (rates, _) = repeat_groups(cells)
+    # Two round figures may agree by chance.
+    assert rates.cells == ("r0", "r2", "r3", "r4")
+    (note,) = [f for f in repeat_findings(cells) if f.code == "copied-results"]
+    assert note.cell == "r1"
+    assert "that of r0" in note.message

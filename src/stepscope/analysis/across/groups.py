@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-from stepscope.analysis.across.points import Point, point_of, readable, value_of
+from stepscope.analysis.across.points import (
+    Point,
+    copies,
+    point_of,
+    readable,
+    value_of,
+)
 from stepscope.analysis.across.records import RepeatGroup
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
@@ -43,10 +49,16 @@ def pooled(values: Sequence[Sequence[float]]) -> Spread | None:
 
 
 def by_point(cells: Sequence[CellResult]) -> Mapping[Point, list[CellResult]]:
-    """Return readable cells by the point that they repeat, in the run's order."""
+    """Return readable cells by the point that they repeat, in the run's order.
+
+    A copy of a cell repeats nothing.
+    """
     points: dict[Point, list[CellResult]] = defaultdict(list)
-    for cell in readable(cells):
-        points[point_of(cell)].append(cell)
+    known = readable(cells)
+    again = copies(known)
+    for cell in known:
+        if cell.name not in again:
+            points[point_of(cell)].append(cell)
     return points
 
 
@@ -114,7 +126,21 @@ def interval(
 def repeat_findings(cells: Sequence[CellResult]) -> list[Finding]:
     """Return what the repeats say: there are none, or a first one stands apart."""
     points = by_point(cells)
-    return [*_alone(points), *_first_runs(points)]
+    return [*_copied(cells), *_alone(points), *_first_runs(points)]
+
+
+def _copied(cells: Sequence[CellResult]) -> list[Finding]:
+    return [
+        Finding(
+            code="copied-results",
+            severity="warning",
+            message=f"every figure is that of {first} to the last digit: a copy, which"
+            " repeats nothing and is left out of means and intervals",
+            hint="Measure again; a copy holds nothing of how much figures vary.",
+            cell=name,
+        )
+        for name, first in copies(readable(cells)).items()
+    ]
 
 
 def _alone(points: Mapping[Point, list[CellResult]]) -> list[Finding]:

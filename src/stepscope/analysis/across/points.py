@@ -62,6 +62,30 @@ def readable(cells: Iterable[CellResult]) -> list[CellResult]:
     ]
 
 
+def figures_of(cell: CellResult) -> tuple[float | None, ...] | None:
+    """Return what only a copy of a cell shares with it; None where all is round.
+
+    No clock repeats itself to the last digit. Figures of three decimals, such as a
+    source publishes, may agree by chance.
+    """
+    stats = (cell.tpot_ms.mean, cell.ttft_ms.mean, cell.e2el_ms.mean)
+    found = (cell.output_tokens_per_s, cell.duration_s, *stats)
+    told = any(v is not None and abs(1e3 * v - round(1e3 * v)) > 1e-6 for v in found)
+    return found if told else None
+
+
+def copies(cells: Iterable[CellResult]) -> dict[str, str]:
+    """Return cells whose figures are those of another of their point, by its name."""
+    seen: dict[object, str] = {}
+    found = {}
+    for cell in cells:
+        figures = figures_of(cell)
+        first = seen.setdefault((point_of(cell), figures), cell.name)
+        if figures is not None and first != cell.name:
+            found[cell.name] = first
+    return found
+
+
 def readable_or_untraced(cells: Sequence[CellResult]) -> list[CellResult]:
     """Return readable cells, and of a configuration without any its untraced load.
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from stepscope.analysis.compare.contrasts import STARTS, Contrast, Rows
 from stepscope.analysis.compare.judge import SAME, Family
-from stepscope.analysis.compare.readings import COPY, fingerprint
+from stepscope.analysis.compare.readings import COPY
 from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.rows import ONE_START
 from stepscope.analysis.compare.table import RATE, Table, is_open
@@ -173,11 +173,13 @@ def copied(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
         for x in of.left_out
         if x.configuration in (a, *bs) and x.reason.startswith(COPY)
     ]
-    prints = {fingerprint(r): r.cell for r in of.readings if r.arm == a}
+    marks: dict[object, str] = {
+        (r.row, r.mark): r.cell for r in of.readings if r.arm == a and r.mark
+    }
     found += [
-        f"{r.cell} of {r.arm} is {COPY} of {prints[mark]} of {a}"
+        f"{r.cell} of {r.arm} is {COPY} of {marks[r.row, r.mark]} of {a}"
         for r in of.readings
-        if r.arm in bs and (mark := fingerprint(r)) is not None and mark in prints
+        if r.arm in bs and (r.row, r.mark) in marks
     ]
     if not found:
         return []

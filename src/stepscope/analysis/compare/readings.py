@@ -18,6 +18,7 @@ class Reading:
     """One cell as a point of a comparison.
 
     ``counted``: mean tokens of a prompt and of an answer; None where unknown.
+    ``mark``: what only a copy shares with it (``points.figures_of``).
     """
 
     arm: str
@@ -29,6 +30,7 @@ class Reading:
     seconds: float | None
     anomalous: bool
     counted: tuple[float | None, float | None] = (None, None)
+    mark: tuple[float | None, ...] | None = None
 
 
 def joined(readings: Sequence[Reading]) -> list[Reading]:
@@ -108,18 +110,12 @@ def _filled(row: Workload, other: Workload) -> Workload:
 def without_copies(
     readings: Sequence[Reading],
 ) -> tuple[list[Reading], list[LeftOut]]:
-    """Return the readings, each measurement once, and what was left out for that.
-
-    A second reading whose figures all are those of another to the last digit is a
-    copy of its file: no clock repeats itself. Figures of three decimals may agree by
-    chance and are kept.
-    """
+    """Return the readings, each measurement once, and what was left out for that."""
     seen: dict[object, str] = {}
     kept, left = [], []
     for one in readings:
-        print_ = fingerprint(one)
-        key = (one.arm, one.session, print_)
-        if print_ is not None and key in seen:
+        key = (one.arm, one.session, one.row, one.mark)
+        if one.mark is not None and key in seen:
             left.append(
                 LeftOut(
                     cell=one.cell,
@@ -133,14 +129,3 @@ def without_copies(
         seen.setdefault(key, one.cell)
         kept.append(one)
     return kept, left
-
-
-def fingerprint(one: Reading) -> object | None:
-    """Return what only a copy of a reading shares with it; None: figures are round."""
-    figures = (*sorted(one.values.items()), ("seconds", one.seconds))
-    told = any(_unrounded(value) for _, value in figures)
-    return (one.row, figures) if told else None
-
-
-def _unrounded(value: float | None) -> bool:
-    return value is not None and abs(1e3 * value - round(1e3 * value)) > 1e-6

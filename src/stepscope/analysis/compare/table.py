@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from stepscope.analysis.across.points import readable, value_of
+from stepscope.analysis.across.points import figures_of, readable, value_of
 from stepscope.analysis.compare.readings import Reading, joined, without_copies
 from stepscope.analysis.compare.records import LeftOut
 from stepscope.analysis.compare.sessions import SessionKey, session_key, what_runs
@@ -178,6 +178,7 @@ def _add(made: _Making, of: Measured, several: bool) -> None:
                 seconds=result.duration_s,
                 anomalous=result.name in of.anomalous,
                 counted=_counted(result),
+                mark=figures_of(result),
             )
         )
 
