@@ -39,6 +39,9 @@ def _point(view: CellView) -> Point | None:
     context = None if result is None else context_of([result])
     if held is None or context is None or run.model_config is None or not run.gpu:
         return None
+    if view.doubts:
+        # Roofs of another model or device are no bounds.
+        return None
     return _roofs(run.model_config, run.gpu, run.layout, held, round(context))
 
 

@@ -4,9 +4,11 @@ from collections.abc import Sequence
 
 from stepscope.analysis.across.records import RepeatGroup
 from stepscope.analysis.records import Analysis, CellResult
-from stepscope.board.claims import at, repeats
+from stepscope.board.claims import at, number, repeats
 from stepscope.findings import Finding
 
+#: An interval this wide, percent to either side, supports no number.
+WIDE_PCT = 15.0
 #: finding code -> what would close the hole. Only these make a number not solid.
 SETTLES: dict[str, str] = {
     "client-bound": "Repeat it with a client that keeps up (stepscope run or bench).",
@@ -28,6 +30,7 @@ SETTLES: dict[str, str] = {
     "early-stop": "Repeat it with ignore_eos.",
     "outputs-differ": "Repeat both with the same number of output tokens.",
     "cross-session": "Measure one anchor cell in both sessions.",
+    "server-restarted": "Repeat it on one server.",
     "shared-baseline": "Measure a baseline for each comparison.",
 }
 TELEMETRY_SETTLES: dict[str, str] = {
@@ -66,7 +69,7 @@ def holes_of_repeats(
     """Return the repeats behind a number, or the holes of a single run."""
     group = repeats(cell, analysis, metric)
     if group is not None:
-        return group, []
+        return group, _of_spread(group, cell)
     hole = ("one run, so it has no interval", f"Repeat it three times {where(cell)}.")
     # Repeats that agree show a settled server; a single run does not.
     unknown = [
@@ -75,6 +78,26 @@ def holes_of_repeats(
         if f.code == "warmup-unknown" and f.launch in (None, cell.launch)
     ]
     return None, [hole, *unknown]
+
+
+def _of_spread(group: RepeatGroup, cell: CellResult) -> list[tuple[str, str]]:
+    """Return the hole of repeats that disagree."""
+    spread = spread_pct(group.ci95, group.mean)
+    if spread <= WIDE_PCT:
+        return []
+    values = f"{number(min(group.values))} to {number(max(group.values))}"
+    why = (
+        f"its {len(group.values)} repeats, {values}, leave an interval of"
+        f" {number(spread)} % to either side"
+    )
+    return [(why, f"Find what differs between them; repeat it more {where(cell)}.")]
+
+
+def spread_pct(interval: tuple[float, float] | None, middle: float) -> float:
+    """Return half an interval's width over its middle, percent."""
+    if interval is None or not middle:
+        return float("inf")
+    return 50 * (interval[1] - interval[0]) / abs(middle)
 
 
 def where(cell: CellResult) -> str:

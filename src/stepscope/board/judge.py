@@ -8,7 +8,7 @@ from stepscope.analysis.records import Analysis
 from stepscope.board.ceilings import ceilings, next_ceiling
 from stepscope.board.experiments.explained import explained
 from stepscope.board.experiments.results import needed, results
-from stepscope.board.opinion import Hypothesis, Verdict, join, weigh
+from stepscope.board.opinion import Hypothesis, Opinion, Verdict, join, weigh
 from stepscope.board.published.check import check_claims
 from stepscope.board.records import HYPOTHESES, Board, BoardEntry
 from stepscope.board.regimes import Point, Regime, regimes
@@ -16,7 +16,11 @@ from stepscope.board.rules import RULES
 from stepscope.board.solid import not_solid, solid
 from stepscope.board.verdict import sentences
 from stepscope.board.view import CellView, views
+from stepscope.findings import Finding
 from stepscope.run.run import Run
+
+#: Findings on a cell after which its figures are of no one state of the server.
+_MIXED = ("server-restarted",)
 
 
 def judge(run: Run, analysis: Analysis) -> Board:
@@ -43,9 +47,28 @@ def judge(run: Run, analysis: Analysis) -> Board:
         entries=entries,
         solid=solid(run, analysis),
         not_solid=not_solid(run, analysis),
-        findings=(*check_claims(run, analysis, entries), *needed(found)),
+        findings=(
+            *check_claims(run, analysis, entries),
+            *needed(found),
+            *_doubtful(seen),
+        ),
         ceilings=limits,
         experiments=explained(run, found, entries, _entries),
+    )
+
+
+def _doubtful(seen: Sequence[CellView]) -> tuple[Finding, ...]:
+    """Return a finding for each configuration whose byte floor is in doubt."""
+    doubts = {v.configuration: v.doubts for v in seen if v.doubts}
+    return tuple(
+        Finding(
+            code="floor-doubtful",
+            severity="warning",
+            message=f"{name}: {doubt.why}",
+            hint=doubt.settles,
+        )
+        for name, found in doubts.items()
+        for doubt in found
     )
 
 
@@ -141,13 +164,22 @@ def _not_acquitted(verdict: Verdict, hint: str | None) -> Verdict:
 def _judge(
     hypothesis: Hypothesis, view: CellView, *, only_layout: bool = False
 ) -> Verdict:
+    mixed = bool(view.findings(*_MIXED))
     opinions = [
-        opinion
+        _undecided(opinion) if mixed and rule.of_cell else opinion
         for rule in hypothesis.rules
         if not (only_layout and rule.of_cell)
         and (opinion := rule.test(view)) is not None
     ]
-    return weigh(opinions, hypothesis.would_decide(view))
+    decide = hypothesis.would_decide(view)
+    if mixed and opinions:
+        decide = f"The cell holds two servers: repeat it on one. {decide}"
+    return weigh(opinions, decide)
+
+
+def _undecided(opinion: Opinion) -> Opinion:
+    """Return what was measured of a cell that is no one server's."""
+    return Opinion(status="standing", evidence=opinion.evidence)
 
 
 def _unmeasured(

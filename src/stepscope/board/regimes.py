@@ -96,6 +96,8 @@ def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime
         would_decide=" ".join(decide) or None,
     )
     heads = tuple(dict.fromkeys(h for v in verdicts for h in v.headlines))
+    # "memory bandwidth" says no more than "memory bandwidth (experts read)".
+    heads = tuple(h for h in heads if not any(o != h and h in o for o in heads))
     return Regime(entry, heads, _kind(run[0])[1])
 
 

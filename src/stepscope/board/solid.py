@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup, StepModel
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number
+from stepscope.board.doubts import floor_doubts
 from stepscope.board.holes import (
     SETTLES,
     TELEMETRY_SETTLES,
+    WIDE_PCT,
     holes_of,
     holes_of_repeats,
+    spread_pct,
     where,
 )
 from stepscope.board.records import NotSolid
@@ -18,8 +21,6 @@ from stepscope.findings import Finding
 from stepscope.run.run import Run
 
 _LARGE_RATIO = 2.0
-#: An interval this wide, percent to either side, supports no number.
-_WIDE_PCT = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,11 @@ def _claims(run: Run, analysis: Analysis) -> list[_Claim]:
             for m in analysis.step_model
             if m.configuration == name
         ]
-        claims += _floor([p for p in analysis.floor if p.configuration == name])
+        doubts = floor_doubts(run, analysis, name)
+        claims += _floor(
+            [p for p in analysis.floor if p.configuration == name],
+            tuple((doubt.why, doubt.settles) for doubt in doubts),
+        )
     claims += _comparisons(analysis)
     return claims
 
@@ -223,8 +228,8 @@ def _model(
                 "Measure more concurrencies, or repeat those at hand.",
             )
         )
-    elif level is not None and _spread_pct(model.level_ci95_ms, level) > _WIDE_PCT:
-        spread = _spread_pct(model.level_ci95_ms, level)
+    elif level is not None and spread_pct(model.level_ci95_ms, level) > WIDE_PCT:
+        spread = spread_pct(model.level_ci95_ms, level)
         holes.append(
             (
                 f"the level's 95 % interval reaches {number(spread)} % to either side",
@@ -244,12 +249,9 @@ def _model(
     return _Claim(text, tuple(holes), why)
 
 
-def _spread_pct(interval: tuple[float, float], middle: float) -> float:
-    """Return half an interval's width over its middle, percent."""
-    return 50 * (interval[1] - interval[0]) / abs(middle) if middle else float("inf")
-
-
-def _floor(points: Sequence[FloorPoint]) -> list[_Claim]:
+def _floor(
+    points: Sequence[FloorPoint], holes: tuple[tuple[str, str], ...]
+) -> list[_Claim]:
     told = [p for p in points if p.times_floor is not None]
     if not told:
         return []
@@ -267,7 +269,7 @@ def _floor(points: Sequence[FloorPoint]) -> list[_Claim]:
     return [
         _Claim(
             text,
-            (),
+            holes,
             "the floor is arithmetic on the model's shapes; it assumes uniform routing,"
             " and it says what is needed, not what was moved",
         )

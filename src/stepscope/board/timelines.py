@@ -88,8 +88,15 @@ def idle_opinion(view: CellView, part: Part) -> Opinion | None:
     if step is None:
         return _idle_between(view)
     low, high, rank = _ends(step, part, view)
-    if high is None:
+    if high is None and view.n_ranks == step.n_ranks:
         return None
+    if high is None:
+        words = (
+            f"rank {rank.rank} alone of {view.n_ranks or 'an unknown number of'} ranks;"
+            f" the others' host may be slower; {beside(step)}"
+        )
+        one = seen(view, part.quantity, low, "% of the step", words)
+        return Opinion(status="standing", evidence=(one,))
     item = seen(
         view, part.quantity, low, "% of the step", _words(step, part, rank, high)
     )
@@ -119,9 +126,13 @@ def _ends(
     low_ms = [_sum(rank, part.causes) or 0.0 if own else 0.0 for rank in step.ranks]
     high_ms = [_sum(rank, part.causes + part.perhaps) for rank in step.ranks]
     if view.n_ranks != step.n_ranks:
-        # What another rank does late shows here as a wait inside a collective.
+        # What another rank does late shows here as a wait inside a collective; a rank
+        # without any, or of another replica, shows nothing of the others.
+        alone = view.run.layout.dp > 1
         high_ms = [
-            None if high is None else high + rank.communication_ms
+            None
+            if high is None or alone or not rank.communication_ms
+            else high + rank.communication_ms
             for high, rank in zip(high_ms, step.ranks, strict=True)
         ]
     worst = int(np.argmax(low_ms))

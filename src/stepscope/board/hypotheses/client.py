@@ -16,6 +16,10 @@ from stepscope.board.view import CellView
 #: Share of gaps below a tenth of the step that convicts a reader; a sound reader of
 #: unmerged chunks shows next to none, since two steps can not be that close.
 _BUNCHED_PCT = 5.0
+#: An API server at this share of a core, or without one for this share of the window,
+#: may send what it held up close together.
+_FULL_CORE_PCT = 90.0
+_STARVED_PCT = 10.0
 
 
 def _gap(view: CellView) -> Opinion | None:
@@ -47,10 +51,13 @@ def _gap(view: CellView) -> Opinion | None:
             gap,
             "%",
             "lost between the frontend's stamp and the client's; the gap alone does"
-            " not say which of the two is late",
+            " not say which of the two is late"
+            if gap > 0
+            else "no token arrives before the server has it: a clock is wrong, or one"
+            " of the two stamps late or counts requests that the other does not",
         )
     ]
-    if result.chunks_per_token is not None:
+    if gap > 0 and result.chunks_per_token is not None:
         evidence.append(
             seen(
                 view,
@@ -76,6 +83,18 @@ def _agreement_of_late(view: CellView, gap: float) -> Evidence:
     )
 
 
+def _frontend_is_full(view: CellView) -> bool:
+    """Whether the API server had no time to send: its tokens leave close together."""
+    telemetry = view.result.telemetry if view.result is not None else None
+    if telemetry is None:
+        return False
+    cpu = telemetry.busiest_thread_cpu_pct.get("api-server")
+    if cpu is None:
+        cpu = telemetry.process_cpu_pct.get("api-server", 0.0)
+    waited = telemetry.busiest_thread_waited_pct.get("api-server", 0.0)
+    return cpu >= _FULL_CORE_PCT or waited >= _STARVED_PCT
+
+
 def _late_reader(view: CellView) -> Opinion | None:
     result = view.result
     if result is None or result.client_tpot_error_pct is None:
@@ -88,7 +107,7 @@ def _late_reader(view: CellView) -> Opinion | None:
     if chunks is None or chunks < UNMERGED or gap <= GAP_VOID_PCT:
         return None
     bunched = view.short_gap_pct()
-    if bunched is None or bunched < _BUNCHED_PCT:
+    if bunched is None or bunched < _BUNCHED_PCT or _frontend_is_full(view):
         return None
     return Opinion(
         status="supported",
@@ -177,7 +196,9 @@ CLIENT = Hypothesis(
             measurement="client TPOT, server TPOT, chunks a token, chunk arrivals",
             threshold=f"supported: gap above {GAP_VOID_PCT:.0f} %, chunks a token at"
             f" least {UNMERGED}, {_BUNCHED_PCT:.0f} % of gaps below a tenth of a step"
-            " (two steps can not be that close), and stamps that are not the kernel's",
+            " (two steps can not be that close), stamps that are not the kernel's, and"
+            f" an API server below {_FULL_CORE_PCT:.0f} % of a core that never lacked"
+            " one",
             blind="a network that holds packets back",
             test=_late_reader,
         ),

@@ -1,5 +1,6 @@
 """frontend: the API server is behind with taking or sending tokens."""
 
+from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.hypotheses.sending import when_void
 from stepscope.board.opinion import (
@@ -15,6 +16,8 @@ from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 
 _CORE_PCT = 90.0
+#: A kernel resident for less of the window: the GPU waits for somebody.
+_GPU_WAITS_PCT = 70.0
 #: One token in ten waited for at least a whole step: more than a sound frontend shows
 #: in passing (one in fifty) and near its limit (a few in a hundred).
 _OFTEN_MERGED = 0.90
@@ -84,6 +87,32 @@ def _unmerged_elsewhere(view: CellView) -> Evidence | None:
     return None
 
 
+def _at_its_limit(view: CellView) -> tuple[Evidence, ...]:
+    """Return a full core of the API server beside a GPU that waits.
+
+    That tokens are sent on time then acquits nobody: requests may come in late.
+    """
+    telemetry, bound = view.telemetry, resident(view)
+    if telemetry is None or bound is None or bound[0] >= _GPU_WAITS_PCT:
+        return ()
+    cpu = telemetry.busiest_thread_cpu_pct.get("api-server")
+    if cpu is None:
+        cpu = telemetry.process_cpu_pct.get("api-server")
+    if cpu is None or cpu < _CORE_PCT:
+        return ()
+    why = "near one core while the GPU waits: what is sent on time may come in late"
+    return (seen(view, "CPU of the API server", cpu, "% of a core", why), bound[1])
+
+
+def _acquitted(view: CellView, share_pct: float, *evidence: Evidence) -> Opinion:
+    against = _at_its_limit(view)
+    return Opinion(
+        status="standing" if against else "ruled-out",
+        share_pct=None if against else share_pct,
+        evidence=(*evidence, *against),
+    )
+
+
 def _usual_gap(view: CellView) -> Opinion | None:
     """Weigh the usual gap: a frontend that is behind merges, bunches or falls behind.
 
@@ -95,12 +124,15 @@ def _usual_gap(view: CellView) -> Opinion | None:
     if result is None or view.speculative is not False or view.findings("stall"):
         return None
     step, chunks = result.engine_step_ms, result.chunks_per_token
-    gap, short, split = result.client_tpot_error_pct, view.short_gap_pct(), gaps(view)
-    if step is None or chunks is None or gap is None or short is None or split is None:
+    gap, short = result.client_tpot_error_pct, view.short_gap_pct()
+    if step is None or chunks is None or gap is None or short is None:
+        return None
+    clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED and short <= _CATCHES_UP_PCT
+    split = gaps(view) if clean else None
+    if split is None:
         return None
     behind = 100 * (split.usual_ms - step) / step
-    clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED and short <= _CATCHES_UP_PCT
-    if not clean or abs(behind) > GAP_VOID_PCT:
+    if abs(behind) > GAP_VOID_PCT:
         return None
     item = seen(
         view,
@@ -112,7 +144,7 @@ def _usual_gap(view: CellView) -> Opinion | None:
         " caught up: longer gaps are the engine's",
     )
     late = max(behind, 0.0) + max(gap, 0.0) + 100 * max(1 - chunks, 0.0) + short
-    return Opinion(status="ruled-out", share_pct=late, evidence=(item,))
+    return _acquitted(view, late, item)
 
 
 def _starved(view: CellView) -> Opinion | None:
@@ -151,16 +183,12 @@ def _nothing_lost(view: CellView) -> Opinion | None:
     )
     clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED
     if abs(behind) <= GAP_VOID_PCT and clean:
-        return Opinion(
-            status="ruled-out",
-            share_pct=max(behind, 0.0) + max(gap, 0.0),
-            evidence=(
-                item,
-                seen(
-                    view, "client TPOT over the server's own", gap, "%", "sent on time"
-                ),
-                seen(view, "chunks a token", chunks, "", "nothing waited to be merged"),
-            ),
+        return _acquitted(
+            view,
+            max(behind, 0.0) + max(gap, 0.0),
+            item,
+            seen(view, "client TPOT over the server's own", gap, "%", "sent on time"),
+            seen(view, "chunks a token", chunks, "", "nothing waited to be merged"),
         )
     return Opinion(status="standing", evidence=(item,))
 
@@ -261,7 +289,8 @@ FRONTEND = Hypothesis(
             name="nothing-lost",
             measurement="engine step period, server TPOT, client TPOT, chunks a token",
             threshold=f"ruled out: server TPOT within {GAP_VOID_PCT:.0f} % of the"
-            f" period, client within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED}",
+            f" period, client within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED},"
+            f" and no API server at {_CORE_PCT:.0f} % of a core while the GPU waits",
             blind="time to first token",
             test=_nothing_lost,
         ),

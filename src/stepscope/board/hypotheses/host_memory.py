@@ -99,6 +99,26 @@ def _boot(view: CellView) -> Opinion | None:
     return boot_cause(view, _BOOT_CAUSES)
 
 
+def _killed(view: CellView) -> Opinion | None:
+    """Support it where the kernel killed for want of memory on a launch that served."""
+    launch = view.launch
+    if launch is None or not launch.ready or not launch.oom_kills:
+        return None
+    item = seen(
+        view,
+        "kills for want of memory",
+        float(launch.oom_kills),
+        "",
+        "counted in the server's control group from its start to its end; which cell"
+        " they fell into, and whether the server was killed, the counter does not tell",
+    )
+    return Opinion(
+        status="supported",
+        headline="the kernel killed a process for want of host memory",
+        evidence=(item,),
+    )
+
+
 def _would_decide(view: CellView) -> str:
     if view.has_gpu is False:
         return (
@@ -122,6 +142,14 @@ HOST_MEMORY = Hypothesis(
             " offloaded (or no GPU that data could be fetched to)",
             blind="swapping; defaults that offload by themselves",
             test=_headroom,
+        ),
+        Rule(
+            name="killed",
+            measurement="kills for want of memory in the server's control group",
+            threshold="supported: there are some",
+            blind="when, and what it cost",
+            test=_killed,
+            of_cell=False,
         ),
         Rule(
             name="boot",

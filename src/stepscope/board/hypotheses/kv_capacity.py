@@ -1,6 +1,9 @@
 """kv-capacity: too little KV cache; requests wait or are computed again."""
 
+import numpy as np
+
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
+from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 
 _PREEMPTIONS = ("vllm:num_preemptions_total",)
@@ -12,6 +15,8 @@ _USAGE = (
 _WAITING = ("vllm:num_requests_waiting", "sglang:num_queue_reqs")
 _FULL_PCT = 95.0
 _ROOM_PCT = 80.0
+#: Preemptions over requests: fewer are computed again than can lengthen the others.
+_MANY_PCT = 1.0
 _BOOT_CAUSES = ("no-kv-memory", "kv-smaller-than-context")
 
 
@@ -26,7 +31,8 @@ def _preemptions(view: CellView) -> Opinion | None:
         "",
         "a preempted request loses its cache and is computed again",
     )
-    if count > 0:
+    n_requests = 0 if view.result is None else view.result.n_requests
+    if count > 0 and 100 * count >= _MANY_PCT * n_requests:
         return Opinion(
             status="supported",
             evidence=(item,),
@@ -69,8 +75,31 @@ def _usage(view: CellView) -> Opinion | None:
             ),
         )
     if peak < _ROOM_PCT:
-        return Opinion(status="ruled-out", share_pct=0.0, evidence=(item,))
+        queue = _queue(view)
+        return Opinion(status="ruled-out", share_pct=0.0, evidence=(item, *queue))
     return Opinion(status="standing", evidence=(item,))
+
+
+def _queue(view: CellView) -> tuple[Evidence, ...]:
+    """Return the requests that wait though there is room, where there are any."""
+    waiting = view.gauge(*_WAITING)
+    if not waiting or float(np.median(waiting)) < 1:
+        return ()
+    why = (
+        "median over scrapes: they wait though the cache has room, so for a place in"
+        " the batch (--max-num-seqs) or for its tokens (--max-num-batched-tokens)"
+    )
+    return (seen(view, "requests waiting", float(np.median(waiting)), "", why),)
+
+
+def _fuller_than_asked(view: CellView) -> bool:
+    """Whether the server itself says that the cache was full, or ran out.
+
+    Then what a load of this shape can hold is not what was held.
+    """
+    usage = view.gauge(*_USAGE)
+    full = bool(usage) and 100 * max(usage) >= _ROOM_PCT
+    return full or bool(view.counter_delta(*_PREEMPTIONS))
 
 
 def _demand(view: CellView) -> Opinion | None:
@@ -92,7 +121,7 @@ def _demand(view: CellView) -> Opinion | None:
         f"{need} of {log.ledger.kv_tokens} tokens of one rank; models with several"
         " kinds of cache pay a reserve for each request beside it",
     )
-    if share < _ROOM_PCT:
+    if share < _ROOM_PCT and not _fuller_than_asked(view):
         return Opinion(status="ruled-out", share_pct=0.0, evidence=(item,))
     return Opinion(status="standing", evidence=(item,))
 
@@ -152,14 +181,16 @@ KV_CAPACITY = Hypothesis(
         Rule(
             name="preemptions",
             measurement="preemption counter before and after the cell",
-            threshold="supported: above zero; zero decides nothing alone",
+            threshold=f"supported: at least {_MANY_PCT:.0f} % of the requests; fewer,"
+            " or none, decide nothing alone",
             blind="requests that wait to be let in",
             test=_preemptions,
         ),
         Rule(
             name="demand",
             measurement="tokens of all requests in flight against the KV size",
-            threshold=f"ruled out: below {_ROOM_PCT:.0f} %",
+            threshold=f"ruled out: below {_ROOM_PCT:.0f} %, unless the server was seen"
+            " fuller or preempted",
             blind="reserves of models with several kinds of cache",
             test=_demand,
         ),

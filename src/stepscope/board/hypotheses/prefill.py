@@ -21,6 +21,8 @@ _BUNCHED_PCT = 5.0
 #: gaps add: stalls that have nothing to do with prompts fall on the others too, which
 #: are the many.
 _TIMES_OTHERS = 3.0
+#: Prefix cache hits from which much of the prefill was left out.
+_HITS_PCT = 10.0
 
 
 def _stretch_pct(view: CellView) -> float | None:
@@ -134,6 +136,23 @@ def _first_token(view: CellView) -> Opinion | None:
     )
 
 
+def _from_cache(view: CellView) -> Opinion | None:
+    """Say that part of the prefill was not done."""
+    result = view.result
+    hits = None if result is None else result.prefix_cache_hit_pct
+    if hits is None or hits < _HITS_PCT:
+        return None
+    item = seen(
+        view,
+        "prompt tokens from the prefix cache",
+        hits,
+        "%",
+        "their prefill was not done: what is said of prefill holds for prompts that the"
+        " server has seen before",
+    )
+    return Opinion(status="standing", evidence=(item,))
+
+
 def _would_decide(view: CellView) -> str:
     known = view.result is not None and view.result.prefill_share_of_steps is not None
     if view.run.engine == "vllm" and not known:
@@ -170,6 +189,13 @@ PREFILL = Hypothesis(
             " by their median, so that one stall does not count",
             blind="parts of a prompt that end without a first token",
             test=_prompts_in_gaps,
+        ),
+        Rule(
+            name="from-cache",
+            measurement="prompt tokens found in the prefix cache",
+            threshold=f"bears on it from {_HITS_PCT:.0f} %; decides nothing",
+            blind="what other prompts would cost",
+            test=_from_cache,
         ),
         Rule(
             name="first-token",

@@ -16,6 +16,7 @@ from stepscope.board.view import CellView
 #: An engine that waits this share of its period for a result leaves at most the
 #: rest to its own work.
 _WAITS_PCT = 90.0
+_CORE_PCT = 90.0
 
 
 def elapsed_share_pct(view: CellView) -> float | None:
@@ -82,6 +83,26 @@ def _idle_gpu(view: CellView) -> Opinion | None:
     )
 
 
+def _busy_core(view: CellView) -> Opinion | None:
+    telemetry = view.telemetry
+    if telemetry is None:
+        return None
+    cpu = telemetry.busiest_thread_cpu_pct.get("engine-core")
+    if cpu is None:
+        cpu = telemetry.process_cpu_pct.get("engine-core")
+    if cpu is None or cpu < _CORE_PCT:
+        return None
+    item = seen(
+        view,
+        "CPU of the engine core",
+        cpu,
+        "% of a core",
+        "near one core: its loop may be the limit, or launching that runs in it, or it"
+        " polls for a result; alone it does not say which",
+    )
+    return Opinion(status="standing", evidence=(item,))
+
+
 def _would_decide(view: CellView) -> str:
     if view.has_gpu is False:
         return (
@@ -127,6 +148,13 @@ SCHEDULER = Hypothesis(
             threshold=f"bears on it below {100 - AT_MOST_PCT:.0f} %",
             blind="why no kernel was resident; gaps shorter than the driver resolves",
             test=_idle_gpu,
+        ),
+        Rule(
+            name="busy-core",
+            measurement="CPU of the engine core's busiest thread",
+            threshold=f"bears on it from {_CORE_PCT:.0f} % of a core",
+            blind="whether anything waited for it; a loop that polls",
+            test=_busy_core,
         ),
     ),
     would_decide=_would_decide,
