@@ -168,3 +168,9 @@ def test_a_closed_loop_has_no_keys_of_an_open_one(key: str) -> None:
 )
 def test_keys_of_other_arrivals_are_no_silent_wish(keys: str, told: str) -> None:
     assert told in problems(RANDOM + "request_rate = [1]\n" + keys)
+
+
+def test_a_slip_in_the_name_of_a_dataset_is_one_problem() -> None:
+    said = problems(RANDOM + 'concurrency = [1]\ndataset = "randm"\n')
+    assert said.count("\n") == 0
+    assert said.startswith('r.toml: workload.dataset: "randm"; expected one of')

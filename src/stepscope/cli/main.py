@@ -14,6 +14,7 @@ from typing import NoReturn
 import click
 
 from stepscope import __version__
+from stepscope.cli.inert import Inert
 from stepscope.errors import RecipeError, StepscopeError
 
 #: command -> (module, attribute, one line of help). The one place to add a command.
@@ -34,6 +35,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "query": ("query", "query", "SQL over runs."),
     "doctor": ("doctor", "doctor", "What this machine can measure."),
 }
+
+
+#: A line of an error is not longer, whatever names are in it.
+_MOST_LINE = 4000
 
 
 class _Lazy(click.Group):
@@ -125,6 +130,8 @@ def _be_able_to_print() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout = Inert(sys.stdout)
 
 
 def _stdout_is_gone() -> bool:
@@ -138,6 +145,10 @@ def _forget_stdout() -> None:
 
 def _say(line: str) -> None:
     """Print one line on stderr, whatever names and foreign texts are in it."""
+    if len(line) > _MOST_LINE:
+        left_out = len(line) - _MOST_LINE
+        half = _MOST_LINE // 2
+        line = f"{line[:half]} ... ({left_out:,} characters) ... {line[-half:]}"
     safe = (c if c.isprintable() else ascii(c)[1:-1] for c in line)
     print("".join(safe), file=sys.stderr)
 

@@ -3,10 +3,10 @@
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 from stepscope.recipe.problems import Problems, shown
-from stepscope.recipe.records import Sweep, Workload
+from stepscope.recipe.records import Dataset, Sweep, Workload
 from stepscope.recipe.schema import MOST
 
 _REPEATED = re.compile(r"([0-9]{1,7}(?:\.[0-9]{1,6})?)x([0-9]{1,4})")
@@ -134,6 +134,8 @@ def _check_dataset(problems: Problems, workload: Mapping[str, Any]) -> None:
             do = "Remove it, or name the dataset"
             problems.add("workload.dataset_path", "random reads no file", "", do)
         return
+    if dataset not in get_args(Dataset):
+        return  # said already; what such a set would need is not known
     if "dataset_path" not in workload:
         problems.add("workload.dataset_path", "missing", f"the file for {dataset}")
     for key in ("input_tokens", "input_range", "output_range", "prefix_tokens"):
