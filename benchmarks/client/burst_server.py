@@ -41,16 +41,30 @@ def _chunk(data: bytes) -> bytes:
     return b"%x\r\n%s\r\n" % (len(event), event)
 
 
-_TEXT = _chunk(
+#: Tokens as they come in prose: of all lengths, one in ten escaped or beyond ASCII.
+_TOKENS = (
+    " The", " cat", " sat", " on", " the", " window", "s", "ill", ",", " watching",
+    " rain", " that", " would", " not", " stop", ".", "\\n\\n", "It", " had", " been",
+    " there", " since", " morning", " \u2014", " or", " so", " her", " neighbour", ":",
+    " said", ' \\"', "Un", "believ", "able", "!", '\\"\\n', " 1", "984", " a", " of",
+)  # fmt: skip
+
+
+def _stream(event: bytes) -> list[bytes]:
+    """Return one chunk for each token; ``event`` holds %s where its text goes."""
+    return [_chunk(event % token.encode()) for token in _TOKENS]
+
+
+_TEXT = _stream(
     b'{"id":"cmpl-5fd8b3d92f6c4ef0","object":"text_completion","created":1796004749,'
-    b'"model":"tiny","choices":[{"index":0,"text":" loader","logprobs":null,'
+    b'"model":"tiny","choices":[{"index":0,"text":"%s","logprobs":null,'
     b'"finish_reason":null,"stop_reason":null,"prompt_token_ids":null,'
     b'"token_ids":null}]}'
 )
-_DELTA = _chunk(
+_DELTA = _stream(
     b'{"id":"chatcmpl-5fd8b3d92f6c4ef0","object":"chat.completion.chunk",'
     b'"created":1796004749,"model":"tiny","choices":[{"index":0,"delta":{"content":'
-    b'" loader"},"logprobs":null,"finish_reason":null,"token_ids":null}]}'
+    b'"%s"},"logprobs":null,"finish_reason":null,"token_ids":null}]}'
 )
 
 
@@ -83,7 +97,7 @@ def _arrival_ns(ancillary: list[tuple[int, int, bytes]]) -> int | None:
 
 
 class Server:
-    """Streams by descriptor: request number, tokens left, running, token bytes."""
+    """Streams by descriptor: request number, tokens left, running, its tokens."""
 
     def __init__(self, port: int, step_ns: int, ttft_ns: int) -> None:
         self.step_ns, self.ttft_ns = step_ns, ttft_ns
@@ -148,12 +162,12 @@ class Server:
             answer = _json(_MODELS) if known else _json(b"{}", b"404 Not Found")
             self.socks[fd].send(answer)
             return
-        token = _DELTA if b"chat" in path else _TEXT
+        tokens = _DELTA if b"chat" in path else _TEXT
         self.arrivals.append(now)
         self.writes.append(array("q"))
         self.waiting.append((now + self.ttft_ns, fd))
         number = len(self.arrivals) - 1
-        self.running[fd] = [number, int(limit.group(1)), False, token]
+        self.running[fd] = [number, int(limit.group(1)), False, tokens]
         self.socks[fd].send(_HEAD)
 
     def step(self, now: int, late_ns: int) -> None:
@@ -164,12 +178,14 @@ class Server:
             self.waiting = [w for w in self.waiting if w[0] > now]
         ended = []
         for fd, state in self.running.items():
-            number, left, running, token = state
+            number, left, running, tokens = state
             if not running:
                 continue
             state[1] = left - 1
             writes = self.writes[number]
-            data = token if left > 1 else token + _tail(len(writes) + 1, 128)
+            data = tokens[(number + left) % len(tokens)]
+            if left == 1:
+                data += _tail(len(writes) + 1, 128)
             writes.append(time.monotonic_ns())
             try:
                 self.socks[fd].send(data)

@@ -58,6 +58,20 @@ def test_what_lies_before_a_bad_frame_is_read(tmp_path: Path, tail: bytes) -> No
     assert [s.n_chunks for s in walk] == [2, 2, 2]
 
 
+@pytest.mark.parametrize("bad", [wrong(framed(9)), bytes(64)], ids=["wrong", "zeros"])
+def test_nothing_behind_a_bad_frame_is_read_in_a_long_journal(
+    tmp_path: Path, bad: bytes
+) -> None:
+    """Long enough to be read in several blocks, with frames across their borders."""
+    long = [framed(i, [7] * 5_000) for i in range(20)]
+    (tmp_path / "requests-0.journal").write_bytes(
+        b"".join([*long[:10], bad, *long[10:]])
+    )
+    assert [r.index for r in read_requests(tmp_path)] == list(range(10))
+    (tmp_path / "requests-0.journal").write_bytes(b"".join(long))
+    assert [r.index for r in read_requests(tmp_path)] == list(range(20))
+
+
 def test_memory_does_not_grow_with_the_tokens_of_a_cell(tmp_path: Path) -> None:
     n_tokens, each = 4_000_000, 20_000
     gaps = np.random.default_rng(1).integers(1_000, 90_000_000, each).tolist()

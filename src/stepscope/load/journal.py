@@ -12,7 +12,7 @@ from stepscope.run.requests import Request
 T = TypeVar("T")
 
 _HEAD_BYTES = len(frame(b""))
-_READ_BYTES = 1 << 20
+_READ_BYTES = 1 << 18
 
 
 class Stamps(msgspec.Struct, frozen=True, gc=False):
@@ -74,18 +74,32 @@ def read_texts(journal_dir: Path) -> dict[int, str]:
 
 
 def _payloads(path: Path) -> Iterator[bytes]:
-    """Yield the payloads of all good frames, reading no more than one at a time.
+    """Yield the payloads of all good frames, holding little more than the longest.
 
     An empty one ends them: no record is empty, but a file system that lost power may
     leave zeros, which look like empty frames.
     """
-    left = path.stat().st_size
-    with path.open("rb", buffering=_READ_BYTES) as file:
-        while left >= _HEAD_BYTES:
-            head = file.read(_HEAD_BYTES)
-            length = int.from_bytes(head[:4], "little")
-            left -= _HEAD_BYTES + length
-            whole = () if left < 0 else tuple(payloads(head + file.read(length)))
-            if not whole or not whole[0]:
+    left, rest = path.stat().st_size, b""
+    with path.open("rb", buffering=0) as file:
+        while block := file.read(_READ_BYTES):
+            left -= len(block)
+            rest += block
+            n_used = 0
+            for payload in payloads(rest):
+                if not payload:
+                    return
+                n_used += _HEAD_BYTES + len(payload)
+                yield payload
+            rest = rest[n_used:]
+            if not _goes_on(rest, left):
                 return
-            yield whole[0]
+
+
+def _goes_on(rest: bytes, n_unread: int) -> bool:
+    """Return whether bytes after the good frames may be the beginning of another."""
+    if len(rest) < _HEAD_BYTES:
+        return True
+    ends_at = _HEAD_BYTES + int.from_bytes(rest[:4], "little")
+    # One that is here whole and was not taken is damaged; one that ends behind the
+    # journal was cut.
+    return len(rest) < ends_at <= len(rest) + n_unread
