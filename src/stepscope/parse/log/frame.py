@@ -247,11 +247,19 @@ class FrameReader:
         message = next((record[k] for k in _MESSAGES if k in record), None)
         if not isinstance(message, str):
             return self._bare(text)
-        framed = None
-        if " [" in message[:200] or message[:1] == "[":
-            # Perhaps a collector of logs wrote it, not the engine.
-            framed = self._engine_frame(_ANSI.sub("", message))
-        return framed or self._said(record, message)
+        return self._collected(message) or self._said(record, message)
+
+    def _collected(self, message: str) -> Frame | None:
+        """Read a line that the engine framed and a collector of logs wrapped."""
+        text = _ANSI.sub("", message) if "\x1b" in message else message
+        if " [" in text[:200] or text[:1] == "[":
+            framed = self._engine_frame(text)
+            if framed is not None:
+                return framed
+        if text[:1] != "(" and ":" not in text[4:9]:
+            return None
+        bare = self._bare(text)
+        return None if bare.process is None and bare.level is None else bare
 
     def _said(self, record: dict[str, object], message: str) -> Frame:
         level = record.get("levelname", record.get("level"))

@@ -18,7 +18,7 @@ _WORDS = frozenset(
         b"CUTLASS", b"DeepGEMM", b"FlashInfer", b"Kernel", b"CUDA", b"No",
         b"Shutting", b"Gracefully", b"SIGTERM", b"SIGINT", b"Initializing", b"vLLM",
         b"non", b"version", b"Application", b"Traceback", b"Graph", b"Available", b"",
-        b"Running", b"Capturing", b"Loading",
+        b"args", b"Running", b"Capturing", b"Loading",
     }
 )  # fmt: skip
 #: A line without such a frame holds one of these, or nobody needs it.

@@ -30,7 +30,7 @@ _CONTAINERS = tuple(re.compile(CONTAINER + b"{%d}" % n) for n in (1, 2, 3))
 #: A prefix is shorter, and one that was not seen by then never comes.
 _MAX_PREFIX = 200
 _MAX_LINES = 2_000
-_VARIES = re.compile(rb"\d+| +")
+_VARIES = re.compile(rb"\d+| {2,}(?=.)")
 
 
 class Wrapping:
