@@ -93,3 +93,21 @@ def test_launches_for_timelines_come_last_and_untraced_loads_first() -> None:
     ]  # fmt: skip
     seeds = [c.workload.seed for x in plan.launches[1:] for c in x.cells]
     assert len(set(seeds)) == len(seeds), "a prefix cache would know a prompt"
+
+
+def test_nsys_takes_timelines_of_any_engine_that_is_booted() -> None:
+    for engine in ("vllm", "sglang", "llamacpp"):
+        found = recipe(table='[capture]\ntool = "nsys"', engine=engine)
+        assert found.tracing == Tracing(concurrency=(1, 64), tool="nsys")
+
+
+def test_an_unknown_tool_for_timelines_is_refused() -> None:
+    with pytest.raises(RecipeError, match="one of torch, nsys") as caught:
+        recipe(table='[capture]\ntool = "ncu"')
+    assert caught.value.where.endswith("capture.tool")
+
+
+def test_an_engine_without_a_profiler_is_shown_the_way_to_nsys() -> None:
+    with pytest.raises(RecipeError) as caught:
+        recipe(words='capture = ["trace"]', engine="llamacpp")
+    assert 'tool = "nsys"' in caught.value.do

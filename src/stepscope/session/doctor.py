@@ -289,11 +289,10 @@ def _nsys() -> Line:
     version = f"version {hit[0]}" if hit else "it gives no version"
     return Line(
         name="nsys",
-        state="limited" if version is None else "ok",
-        found=f"{path}, "
-        + (f"version {version[0]}" if version else "gives no version"),
+        state="ok" if hit else "limited",
+        found=f"{path}, {version}",
         gives=gives,
-        get=f"{path} --version should print one" if version is None else "",
+        get="" if hit else f"see what {path} --version prints",
     )
 
 

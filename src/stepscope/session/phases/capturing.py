@@ -30,10 +30,8 @@ from stepscope.session.phases.recording import Recorder
 from stepscope.session.phases.switches import no_tool, order_of, switch_of
 from stepscope.session.phases.tracefiles import Written
 from stepscope.session.server import Server
-from stepscope.units import NS_PER_MS, NS_PER_S, ns
+from stepscope.units import NS_PER_MS, ns
 
-#: What a load must outlast beside the recording: the profiler's own start.
-_SLACK_NS = 2 * NS_PER_S
 #: Where no untraced load was measured before.
 _STEP_NS = 20 * NS_PER_MS
 _LOG_HEAD_BYTES = 1 << 20
@@ -132,7 +130,7 @@ class Capturing:
         # Half a wave, less half of the recording: the context is that of mid-answer.
         lead_ns = max((pace.wave_ns - window_ns) // 2, pace.wave_ns // 4)
         recorder = Recorder(context, switch, lead_ns, window_ns)
-        plan = _lasting(plan, pace, lead_ns + window_ns + _SLACK_NS)
+        plan = _lasting(plan, pace, lead_ns + window_ns + switch.slack_ns)
         recorder.begin()
         try:
             cell = measured(
@@ -175,12 +173,13 @@ class Capturing:
         """
         context = self._context
         kept = self._moved(plan, found)
-        why = "; ".join(x for x in (why, found.why) if x) or None
+        wrong = [x for x in (why, found.why) if x]
         if not kept:
-            self._not_taken(plan, why or "no timeline was written", found.hint)
-        elif why is not None or found.n_ranks < n_ranks:
-            told = why or f"{found.n_ranks} of {n_ranks} ranks are in it"
-            message = f"timeline of {plan.name}: {told}"
+            told = "; ".join(wrong) or "no timeline was written"
+            self._not_taken(plan, told, found.hint)
+        elif wrong or found.n_ranks < n_ranks:
+            wrong.append(f"{found.n_ranks} of {n_ranks} ranks are in it")
+            message = f"timeline of {plan.name}: {'; '.join(wrong)}"
             self._find("trace-incomplete", plan, message, found.hint)
         for rank, path in kept:
             context.book.put_trace(

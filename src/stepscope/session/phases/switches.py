@@ -87,9 +87,11 @@ class Switch(Protocol):
 
     Attributes:
         least_window_ns: A recording of fewer nanoseconds may be empty.
+        slack_ns: What a load must outlast beside the recording: the start of it.
     """
 
     least_window_ns: int
+    slack_ns: int
 
     def start(self) -> str | None:
         """Begin to record; return what went wrong."""
@@ -125,6 +127,7 @@ class TorchSwitch:
     """The engine's own profiler, by HTTP."""
 
     least_window_ns = 0
+    slack_ns = 2 * NS_PER_S
 
     def __init__(self, context: Context, order: TraceOrder) -> None:
         self._context, self._order = context, order
@@ -169,6 +172,7 @@ class NsysSwitch:
     """nsys, by commands to the session that the server is in."""
 
     least_window_ns = _NSYS_WINDOW_NS
+    slack_ns = 4 * NS_PER_S
 
     def __init__(self, context: Context, order: NsysOrder, log: Path) -> None:
         self._context, self._order, self._log = context, order, log
