@@ -41,7 +41,7 @@ def test_exported_steps_have_the_budget_that_they_had(
     from stepscope.timeline.rank import rank_record
 
     device = read_device(real(name))
-    truth = rank_record(0, only(device, n), None, usable=True, host_sound=True)
+    truth = rank_record(0, 0, only(device, n), None, usable=True, host_sound=True)
     found = exported([device], n, tmp_path).ranks[0]
     assert found.n_periods == n
     assert found.step_kind == device.kind

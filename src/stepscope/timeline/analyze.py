@@ -2,7 +2,7 @@
 
 from stepscope.timeline.arrivals import arrivals
 from stepscope.timeline.columns import Trace
-from stepscope.timeline.defect import DEFECTS
+from stepscope.timeline.defect import DEFECTS, Defect
 from stepscope.timeline.device import Device, read_device
 from stepscope.timeline.matches import Matching
 from stepscope.timeline.rank import rank_record
@@ -31,12 +31,13 @@ def analyze_traces(
     met = None
     if matching is not None and not matching.refused:
         met = arrivals(devices, matching)
+        _doubt_host_clocks(devices, matching)
     usable = not any(d.spoils_idle for device in devices for d in device.defects)
     slower = _slowdown_pct(devices, untraced_step_ms)
     sound = slower is None or abs(slower) <= _MOST_SLOWER_PCT
     ranks = tuple(
-        rank_record(i, d, met, usable=usable, host_sound=sound)
-        for i, d in enumerate(devices)
+        rank_record(i, number, d, met, usable=usable, host_sound=sound)
+        for i, (number, d) in enumerate(zip(_numbers(traces), devices, strict=True))
     )
     late, reason = straggler(devices, ranks, matching, met)
     codes = {d.code for device in devices for d in device.defects}
@@ -62,10 +63,31 @@ def analyze_traces(
     )
 
 
+def _numbers(traces: list[Trace]) -> list[int]:
+    """Return the ranks that traces say they are; their order where two say one."""
+    said = [i if t.rank is None else t.rank for i, t in enumerate(traces)]
+    return said if len(set(said)) == len(said) else list(range(len(said)))
+
+
 def _matching(devices: list[Device]) -> Matching | None:
     if len(devices) < 2:
         return None
     return match_ranks([d.trace for d in devices], [d.steps for d in devices])
+
+
+def _doubt_host_clocks(devices: list[Device], matching: Matching) -> None:
+    """Add a defect to devices of one file whose clocks differ.
+
+    One file has one host clock, so a device's differs from that too.
+    """
+    for path in {device.trace.path for device in devices}:
+        mine = [i for i, d in enumerate(devices) if d.trace.path == path]
+        offsets = [matching.offsets_ns[i] for i in mine]
+        apart = max(offsets) - min(offsets)
+        for i in mine:
+            if apart and not devices[i].has("host-clock-skew"):
+                text = f"clocks of devices in one file differ by {apart / 1e3:.1f} us"
+                devices[i].defects.append(Defect("host-clock-skew", text))
 
 
 def _slowdown_pct(

@@ -12,6 +12,8 @@ Bool = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.signedinteger[Any]]
 
 KERNEL, MEMCPY, MEMSET = 0, 1, 2
+#: That all of fewer stamps are whole microseconds may be chance, or a test's.
+_ENOUGH_STAMPS = 20
 
 #: Name of a device annotation that says where a step begins and ends, followed by its
 #: kind; our own export writes it, and it is trusted before anything else.
@@ -215,6 +217,19 @@ class Trace:
     marked_steps: Boxes = field(default_factory=no_boxes)
     n_duplicates: int = 0
     n_clipped: int = 0
+
+
+def resolution_ns(ops: Ops, *, fractional: bool) -> int:
+    """Return the step of the stamps that gaps are made of, 1 or 1000.
+
+    Args:
+        ops: Operations of a trace.
+        fractional: What to say of too few to tell: that some stamp is no whole
+            microsecond.
+    """
+    if len(ops) >= _ENOUGH_STAMPS:
+        return 1 if bool((ops.start_ns % 1000).any()) else 1000
+    return 1 if fractional else 1000
 
 
 def int_column(values: list[int]) -> I64:

@@ -17,6 +17,7 @@ from stepscope.timeline.columns import (
     Ops,
     Trace,
     int_column,
+    resolution_ns,
 )
 from stepscope.timeline.events import Sink
 from stepscope.timeline.pieces import BLOCK_BYTES, read_events
@@ -91,7 +92,7 @@ def _traces(path: Path, sink: Sink, text: bytes) -> list[Trace]:
     boxes, boxes_owner = _boxes(sink.marks, base_ns)
     keys = np.unique(whole)
     alone = len(np.unique(keys >> 32)) < 2
-    resolution_ns = _resolution_ns(ops, fractional=sink.fractional)
+    step_ns = resolution_ns(ops, fractional=sink.fractional)
     found = []
     for key in keys if len(keys) else [0]:
         label = int(key) >> 32
@@ -105,7 +106,7 @@ def _traces(path: Path, sink: Sink, text: bytes) -> list[Trace]:
                 ops=ops.take(mine),
                 calls=calls if alone else calls.take(calls_owner == label),
                 spans=spans if alone else spans.take(spans_owner == label),
-                resolution_ns=resolution_ns,
+                resolution_ns=step_ns,
                 n_zero_stamps=sink.n_bad,
                 world_size=world_size,
                 marked_steps=boxes if alone else boxes.take(boxes_owner == label),
@@ -118,13 +119,6 @@ def _labelled(label: int | str, otherwise: int | None) -> int | None:
     """Return the rank that a merged file's process label gives: 3 of ``[TP03]``."""
     found = _RANK_IN_LABEL.search(str(label))
     return int(found[1]) if found else otherwise
-
-
-def _resolution_ns(ops: Ops, *, fractional: bool) -> int:
-    """Return the step of the stamps that gaps are made of, 1 or 1000."""
-    if len(ops) >= 20:
-        return 1 if bool((ops.start_ns % 1000).any()) else 1000
-    return 1 if fractional else 1000
 
 
 def _ops(rows: Chunks, base_ns: int) -> tuple[Ops, I64]:

@@ -27,6 +27,7 @@ from stepscope.timeline.columns import (
     Trace,
     int_column,
     no_boxes,
+    resolution_ns,
 )
 
 _TABLES = (
@@ -129,7 +130,7 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
             ops=mine,
             calls=calls,
             spans=spans,
-            resolution_ns=1,
+            resolution_ns=resolution_ns(mine, fractional=True),
             graph_level_records=graph_records,
             n_zero_stamps=n_bad,
             graph_boxes=boxes,

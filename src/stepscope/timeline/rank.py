@@ -22,6 +22,7 @@ _BOUNDS_US = (0.0, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 10
 
 def rank_record(
     index: int,
+    number: int,
     device: Device,
     met: Arrivals | None,
     *,
@@ -32,6 +33,7 @@ def rank_record(
 
     Args:
         index: Position of the rank among the traces.
+        number: What the rank is called.
         device: Its trace, steps, gaps and defects.
         met: Matched collectives; None for a single rank, or where none match.
         usable: False leaves out every idle figure.
@@ -51,7 +53,7 @@ def rank_record(
     busy = length(device.lanes.busy)
     count = sum(k == device.kind for k in steps.kinds) if device.kind else len(steps)
     return Rank(
-        rank=index if trace.rank is None else trace.rank,
+        rank=number,
         path=trace.path,
         n_steps=count,
         n_periods=len(device.start),

@@ -1,11 +1,14 @@
 """What a reader of a trace's figures must know, as findings."""
 
+from collections import Counter
+
 from stepscope.findings import Finding
 from stepscope.timeline.arrivals import Arrivals
 from stepscope.timeline.defect import DEFECTS
 from stepscope.timeline.device import Device
 from stepscope.timeline.matches import Matching
 from stepscope.timeline.records import Rank
+from stepscope.timeline.straggler import ranks_of_job
 from stepscope.units import ms
 
 
@@ -47,9 +50,37 @@ def remarks(
                 hint=DEFECTS["unequal-ranks"][2],
             )
         )
+    found += _odd_ranks(devices)
     if matching is not None and met is not None:
         found += _open_waiting(matching, met)
     found += _slowdown(ranks, slower)
+    return found
+
+
+def _odd_ranks(devices: list[Device]) -> list[Finding]:
+    said = Counter(d.trace.rank for d in devices if d.trace.rank is not None)
+    found = [
+        Finding(
+            code="rank-twice",
+            severity="warning",
+            message=f"{n} traces say that they are rank {rank}: of different runs, or"
+            " of engines that number their ranks alike; ranks are numbered as given",
+            hint="Take one trace a rank, of one capture.",
+        )
+        for rank, n in said.items()
+        if n > 1
+    ]
+    world = ranks_of_job(devices) if devices else 0
+    if 1 < len(devices) < world:
+        found.append(
+            Finding(
+                code="ranks-missing",
+                severity="warning",
+                message=f"{len(devices)} of {world} ranks: where a rank that is not"
+                " here arrives last, waiting for it is counted as transfer",
+                hint="Take all ranks' traces of the same steps.",
+            )
+        )
     return found
 
 

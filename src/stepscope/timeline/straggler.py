@@ -85,7 +85,27 @@ def straggler(
             f"{ms(caused[worst] / n):.3f} ms a step are waited for rank"
             f" {ranks[worst].rank}, but in {many} of {of} steps"
         )
-    return worst, _why(found, devices, worst, float(caused[worst]) / n, n)
+    return _named(
+        devices, ranks, worst, _why(found, devices, worst, float(caused[worst]), n)
+    )
+
+
+def _named(
+    devices: list[Device], ranks: tuple[Rank, ...], worst: int, why: str
+) -> tuple[int | None, str]:
+    """Return the rank that is last, unless ranks are missing that may be later."""
+    world = ranks_of_job(devices)
+    if world <= len(ranks):
+        return worst, why
+    return None, (
+        f"{len(ranks)} of {world} ranks are here, and all may wait for one that is not;"
+        f" of these rank {ranks[worst].rank} is last, {why}"
+    )
+
+
+def ranks_of_job(devices: list[Device]) -> int:
+    """Return how many ranks the job had, as far as its traces say."""
+    return max(d.trace.world_size or 0 for d in devices)
 
 
 def _step_ns(devices: list[Device]) -> float:
@@ -109,7 +129,7 @@ def _times(found: Arrivals, worst: int, n_ranks: int) -> tuple[int, int]:
 def _why(
     found: Arrivals, devices: list[Device], worst: int, caused: float, n: int
 ) -> str:
-    text = f"the others wait {ms(caused):.3f} ms a step for it"
+    text = f"the others wait {ms(caused / n):.3f} ms a step for it"
     kept = delays(found, devices, worst)
     parts = {"work": kept.work, "start": kept.idle, "transfer": kept.left}
     grown = {word: ns for word, ns in parts.items() if ns > 0}
