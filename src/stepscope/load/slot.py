@@ -183,15 +183,23 @@ class Slot:
     def input_ended(self, kind: str, detail: str) -> None:
         """Hear that nothing more will come over the connection."""
         if self.state is not State.BUSY:
-            self.close()
+            self._rest()
             return
         self.decode()
         if self.state is not State.BUSY:
-            self.close()
+            self._rest()
         elif self._response.end_of_input():
             self._ended(self._response.failure())
         else:
             self._lost(kind, detail)
+
+    def _rest(self) -> None:
+        """Close a connection that carries nothing.
+
+        One that the next request is opening already is another one.
+        """
+        if self.state is State.IDLE:
+            self.close()
 
     def broke(self, kind: str, detail: str) -> None:
         """Hear that the connection takes no more."""
