@@ -31,6 +31,7 @@ SETTLES: dict[str, str] = {
     "outputs-differ": "Repeat both with the same number of output tokens.",
     "cross-session": "Measure one anchor cell in both sessions.",
     "server-restarted": "Repeat it on one server.",
+    "clocks-disagree": "Repeat it with more requests, and check both clocks.",
     "shared-baseline": "Measure a baseline for each comparison.",
 }
 TELEMETRY_SETTLES: dict[str, str] = {

@@ -33,6 +33,17 @@ def client(m: Measured) -> Iterator[Finding]:
             " frontend first.",
             voids=gap > GAP_VOIDS_PCT,
         )
+    if gap is not None and mine is not None and gap < -GAP_VOIDS_PCT:
+        yield about(
+            m,
+            "clocks-disagree",
+            f"the client's TPOT is {-gap:.1f} % below the server's own ({mine:.2f}"
+            f" against {m.server.tpot_ms:.2f} ms), and no token arrives before the"
+            " server has it: one clock runs wrong, or one of the two stamps late or"
+            " counts other requests",
+            "Repeat it with more requests and nothing else on the server; where it"
+            " stays, hold the client's clock against the server's.",
+        )
     health = m.cell.client
     if health is not None and health.verdict == "limited":
         yield about(

@@ -171,7 +171,8 @@ def _weighed(
 
 def _against(view: CellView, share: Share, plain: Share | None) -> tuple[Evidence, ...]:
     """Return what contradicts a floor's share of the step."""
-    found = [*exceeds_residence(view, of_window(view, share.low_pct))]
+    moves = of_window(view, share.low_pct, share.step_ms)
+    found = [*exceeds_residence(view, moves)]
     doubt = doubted(view)
     if doubt is not None:
         found.append(doubt)
@@ -193,7 +194,8 @@ def _not_moved(view: CellView) -> Evidence | None:
     counter, traffic = _counter(view), _traffic_pct(view)
     if counter is None or traffic is None:
         return None
-    least = _LEAST_MOVED * of_window(view, traffic)
+    decodes = 0.0 if view.result is None else view.result.decode_efficiency or 0.0
+    least = _LEAST_MOVED * traffic * max(decodes, 0.0)
     if counter[0] >= least:
         return None
     why = (

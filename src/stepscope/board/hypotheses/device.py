@@ -1,6 +1,10 @@
 """What bandwidth and compute share: work on a device that hardly works is neither."""
 
-from stepscope.board.hypotheses.floors import floor_share, of_window
+from stepscope.board.hypotheses.floors import (
+    counted_step,
+    floor_share,
+    of_window,
+)
 from stepscope.board.opinion import AT_MOST_PCT, Opinion, Rule, seen
 from stepscope.board.records import Evidence
 from stepscope.board.timelines import busy, traced
@@ -72,10 +76,15 @@ def _works_more(view: CellView, high: float) -> Evidence | None:
     Then the samples are of another device, or of another time.
     """
     floor, at_work, telemetry = floor_share(view), busy(view), view.telemetry
-    if at_work is not None and at_work.decides and of_window(view, at_work.pct) > high:
-        return at_work.evidence
-    if floor is not None and not view.doubts and of_window(view, floor.low_pct) > high:
-        return floor.evidence
+    step = counted_step(view)
+    if at_work is not None and at_work.decides and step is not None:
+        works = of_window(view, at_work.pct, step[0])
+        if works > high:
+            return at_work.evidence
+    if floor is not None and not view.doubts:
+        moves = of_window(view, floor.low_pct, floor.step_ms)
+        if moves > high:
+            return floor.evidence
     active = None if telemetry is None else telemetry.sm_active_pct
     if active is None or active <= high + _SCATTER_POINTS:
         return None

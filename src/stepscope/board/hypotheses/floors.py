@@ -21,6 +21,7 @@ class Share:
 
     Attributes:
         pct: The share.
+        step_ms: The step.
         error_pct: Half its 95 % interval, percent of the share: how sure the step's
             length is. That bytes are counted once, and that no kernel reaches the data
             sheet's rate, only makes the share a lower one.
@@ -28,6 +29,7 @@ class Share:
     """
 
     pct: float
+    step_ms: float
     error_pct: float
     evidence: Evidence
 
@@ -73,7 +75,7 @@ def share_of(
     told = f"{words}; {pct * error / 100:.2g} points uncertain, by how the step varies"
     if inside is None:
         told += " from run to run (1 % taken, nothing in the cell shows it)"
-    return Share(pct, error, seen(view, quantity, pct, "% of the step", told))
+    return Share(pct, step_ms, error, seen(view, quantity, pct, "% of the step", told))
 
 
 def floor_share(view: CellView) -> Share | None:
@@ -106,16 +108,19 @@ def counted_step(view: CellView) -> tuple[float, str] | None:
     return decode_step_ms(view.result)
 
 
-def of_window(view: CellView, share_pct: float) -> float:
-    """Return what a share of decode steps comes to over the whole window, at least.
+def of_window(view: CellView, share_pct: float, step_ms: float) -> float:
+    """Return what a share of decode steps comes to over the whole window, percent.
 
-    A request decodes for a part of its life; the rest is waiting and prefill. Zero for
-    a cell with a stall, whose length no share of steps tells.
+    TPOT holds the steps and all that lengthens some of them (prefill, stalls); a
+    request decodes for a part of its life, and waits for the rest. 0 where nothing says
+    for how much.
     """
-    decodes = None if view.result is None else view.result.decode_efficiency
-    if decodes is None or view.findings("stall"):
+    result = view.result
+    decodes = None if result is None else result.decode_efficiency
+    if result is None or decodes is None or not result.tpot_ms.mean:
         return 0.0
-    return share_pct * max(decodes, 0.0)
+    token_ms = result.tpot_ms.mean * tokens_a_step(result)
+    return share_pct * min(step_ms / token_ms, 1.0) * max(decodes, 0.0)
 
 
 def doubted(view: CellView) -> Evidence | None:

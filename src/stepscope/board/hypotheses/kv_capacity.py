@@ -74,6 +74,9 @@ def _usage(view: CellView) -> Opinion | None:
                 ),
             ),
         )
+    if peak < _ROOM_PCT and view.counter_delta(*_PREEMPTIONS):
+        # It ran out between two scrapes.
+        return Opinion(status="standing", evidence=(item,), contradicts=True)
     if peak < _ROOM_PCT:
         queue = _queue(view)
         return Opinion(status="ruled-out", share_pct=0.0, evidence=(item, *queue))
@@ -174,7 +177,8 @@ KV_CAPACITY = Hypothesis(
             name="usage",
             measurement="KV usage and waiting requests, scraped inside the cell span",
             threshold=f"supported: {_FULL_PCT:.0f} % full while requests wait; ruled"
-            f" out: below {_ROOM_PCT:.0f} % in three scrapes or more",
+            f" out: below {_ROOM_PCT:.0f} % in three scrapes or more, and nothing"
+            " preempted",
             blind="peaks between scrapes",
             test=_usage,
         ),
