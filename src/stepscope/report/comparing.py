@@ -102,7 +102,7 @@ def compare_document(
         verdict=decision.verdict,
         exit_code=decision.exit_code,
         why=decision.why,
-        what_to_run=what_to_run(of, metric) if open_ else None,
+        what_to_run=what_to_run(of, metric, margin) if open_ else None,
         unit=unit_of(of.table),
         order=_order(of),
         sessions={arm: tuple(found) for arm, found in places.items()},

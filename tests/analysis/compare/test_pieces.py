@@ -108,6 +108,50 @@ def test_a_margin_forgives_what_is_shown_to_lie_inside_it(result_of: Make) -> No
     assert decide(found, RATE, 0.05).exit_code == 0
     # Neither shown to be within 3 % nor beyond.
     assert decide(found, RATE, 0.03).exit_code == 5
+    assert what_to_run(found, RATE, 0.03).endswith("on which side of 3 % it lies")
+
+
+def test_a_tolerated_loss_is_called_a_loss(result_of: Make) -> None:
+    rng = np.random.default_rng(9)
+    cells = arm(result_of, "a", 0, 5, rng, cv=0.003)
+    cells += arm(result_of, "b", -0.03, 5, rng, cv=0.003)
+    decision = decide(whole(cells), RATE, 0.05)
+    assert (decision.verdict, decision.exit_code) == ("slower", 0)
+    assert (
+        decision.why == f"b is worse, but not worse than a by more than 5 % in {RATE}"
+    )
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize(
+    ("effect", "margin", "code"),
+    [(0.0, None, 0), (0.0, 0.02, 0), (0.0, 0.0, 5),
+     (-0.05, None, 1), (-0.05, 0.02, 1), (-0.05, 0.05, 5), (-0.05, 0.1, 0),
+     (0.05, None, 0), (0.05, 0.0, 0), (0.05, 0.02, 0),
+     (-0.013, 0.05, 0)],
+)  # fmt: skip
+def test_every_exit_code_in_both_directions(
+    result_of: Make, effect: float, margin: float | None, code: int, sign: int
+) -> None:
+    """Throughput, where more is better, and TTFT, where less is."""
+    rng = np.random.default_rng(27)
+    cells = arm(result_of, "a", 0, 3, rng, rows=(8, 64), cv=0.002, n_launches=1)
+    cells += arm(result_of, "b", effect, 3, rng, rows=(8, 64), cv=0.002, n_launches=1)
+    metric = RATE
+    if sign < 0:
+        metric = "ttft_ms"
+        cells = [
+            msgspec.structs.replace(
+                c,
+                output_tokens_per_s=None,
+                ttft_ms=msgspec.structs.replace(
+                    c.ttft_ms, mean=1e5 / (c.output_tokens_per_s or 1)
+                ),
+            )
+            for c in cells
+        ]
+    found = whole(cells)
+    assert decide(found, metric, margin).exit_code == code
 
 
 def test_better_is_not_worse(result_of: Make) -> None:

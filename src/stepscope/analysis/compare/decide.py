@@ -10,6 +10,7 @@ from stepscope.analysis.compare.contrasts import STARTS
 from stepscope.analysis.compare.judge import Family, Judged, holm, verdict
 from stepscope.analysis.compare.many import p_value
 from stepscope.analysis.compare.records import Comparison, Verdict
+from stepscope.analysis.compare.rows import units_needed
 from stepscope.analysis.compare.table import METRICS
 from stepscope.findings import Finding
 
@@ -22,6 +23,15 @@ EXIT_CODES: dict[Verdict, int] = {
     "slower": 1,
     "undetermined": 5,
 }
+Told = tuple[Verdict, int]
+#: Verdict and exit code, the worst first.
+_ORDER: tuple[Told, ...] = (
+    ("slower", 1),
+    ("undetermined", 5),
+    ("slower", 0),
+    ("same", 0),
+    ("faster", 0),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +39,8 @@ class Decision:
     """The answer.
 
     Attributes:
-        verdict: Over all rows and configurations.
+        verdict: Over all rows and configurations; ``slower`` and 0 together: a loss
+            that is shown to be tolerated.
         exit_code: 0 same or better, 1 worse, 5 undetermined.
         why: One sentence.
     """
@@ -54,12 +65,14 @@ def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
         margin: The loss that is tolerated, as a part of one; None: none.
     """
     families = [f for f in of.families if f.metric == metric]
-    told = {f.b: _verdict(f, margin) for f in families}
-    for b in of.bs:
-        told.setdefault(b, "undetermined")
-    order: tuple[Verdict, ...] = ("slower", "undetermined", "same", "faster")
-    worst = next(v for v in order if v in told.values())
-    why = _why(of, told, worst, metric, margin)
+    unknown: Told = ("undetermined", 5)
+    told = dict.fromkeys(of.bs, unknown) | {
+        f.b: _against_margin(f, margin) if margin is not None else _bare(f)
+        for f in families
+    }
+    worst, code = min(told.values(), key=_ORDER.index)
+    which = ", ".join(b for b, told_ in told.items() if told_ == (worst, code))
+    why = _why(which, (worst, code), of.a, metric, margin)
     if worst != "undetermined" and any(f.code == "one-launch" for f in of.findings):
         assumed = any(f.rows[0].starts for f in families)
         why += (
@@ -67,13 +80,16 @@ def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
             if assumed
             else ", on a single start of one"
         )
-    return Decision(worst, EXIT_CODES[worst], why)
+    return Decision(worst, code, why)
 
 
-def _verdict(of: Family, margin: float | None) -> Verdict:
+def _bare(of: Family) -> Told:
+    found = _verdict(of)
+    return found, EXIT_CODES[found]
+
+
+def _verdict(of: Family) -> Verdict:
     sign = METRICS[of.metric]
-    if margin is not None:
-        return _against_margin(of, sign, margin)
     rows: list[Verdict] = [
         "undetermined" if j is None else verdict(j, sign) for j in of.judged
     ]
@@ -89,22 +105,25 @@ def _verdict(of: Family, margin: float | None) -> Verdict:
     return "faster" if "faster" in rows else "same"
 
 
-def _against_margin(of: Family, sign: int, margin: float) -> Verdict:
-    limit = -np.log1p(-margin) if sign > 0 else np.log1p(margin)
+def _limit(of: Family, margin: float) -> float:
+    """Return the tolerated loss as a difference of logs."""
+    return float(-np.log1p(-margin) if METRICS[of.metric] > 0 else np.log1p(margin))
+
+
+def _against_margin(of: Family, margin: float) -> Told:
+    sign, limit = METRICS[of.metric], _limit(of, margin)
     mean = of.pooled if of.rows_agree else None
     known = [j for j in (*of.judged, mean) if j is not None]
-    if any(x.holds for x in holm([_beyond(j, sign, float(limit)) for j in known])):
-        return "slower"
+    if any(x.holds for x in holm([_beyond(j, sign, limit) for j in known])):
+        return "slower", 1
 
     def bounded(j: Judged | None) -> bool:
         return j is not None and -sign * j.value + j.half_one_sided < limit
 
     if bounded(mean) or all(bounded(j) for j in of.judged):
-        better = mean if bounded(mean) else None
-        rows = [better] if better is not None else list(of.judged)
-        told = {verdict(j, sign) for j in rows if j is not None}
-        return "faster" if told == {"faster"} else "same"
-    return "undetermined"
+        found = _verdict(of)
+        return ("same" if found == "undetermined" else found), 0
+    return "undetermined", 5
 
 
 def _beyond(j: Judged, sign: int, limit: float) -> Judged:
@@ -117,26 +136,21 @@ def _beyond(j: Judged, sign: int, limit: float) -> Judged:
     return Judged(excess, j.error, j.df, j.shares, p, j.starts)
 
 
-def _why(
-    of: Compared,
-    told: dict[str, Verdict],
-    worst: Verdict,
-    metric: str,
-    margin: float | None,
-) -> str:
-    which = ", ".join(b for b, v in told.items() if v == worst)
+def _why(which: str, told: Told, a: str, metric: str, margin: float | None) -> str:
+    worst, code = told
     by = "" if margin is None else f" by more than {100 * margin:g} %"
-    if worst == "slower":
-        return f"{which} is worse than {of.a}{by} in {metric}"
-    if worst == "undetermined":
-        return f"{which} against {of.a}: not decided in {metric}"
+    if code == 1:
+        return f"{which} is worse than {a}{by} in {metric}"
+    if code == 5:
+        return f"{which} against {a}: not decided in {metric}"
     if margin is not None:
-        return f"{which} is not worse than {of.a}{by} in {metric}"
+        shown = "is worse, but" if worst == "slower" else "is"
+        return f"{which} {shown} not worse than {a}{by} in {metric}"
     word = "the same as" if worst == "same" else "faster than"
-    return f"{which} is {word} {of.a} in {metric}"
+    return f"{which} is {word} {a} in {metric}"
 
 
-def what_to_run(of: Compared, metric: str) -> str:
+def what_to_run(of: Compared, metric: str, margin: float | None = None) -> str:
     """Return in one line what would settle the open rows of a metric."""
     names = ", ".join(of.bs)
     if of.refused:
@@ -144,13 +158,16 @@ def what_to_run(of: Compared, metric: str) -> str:
             f"Measure {of.a} in the session of {names} too, first and last,"
             " as an anchor; or both in one run, as baseline and patch"
         )
-    mine = [
-        c for c in of.comparisons if c.metric == metric and c.verdict == "undetermined"
-    ]
-    if not mine and any(c.metric != metric for c in of.comparisons):
-        return f"Take {metric} of both: at no common workload point is it known of both"
-    if not mine:
-        return "Measure both at the same workload points with one recipe"
+    rows = [c for c in of.comparisons if c.metric == metric]
+    mine = [c for c in rows if c.verdict == "undetermined"]
+    if not rows:
+        return (
+            f"Take {metric} of both: at no common workload point is it known of both"
+            if of.comparisons
+            else "Measure both at the same workload points with one recipe"
+        )
+    if not mine and margin is not None:
+        return _which_side(of, metric, margin)
     if all(c.ci95_pct is None for c in mine):
         why = dict.fromkeys(
             c.reason.partition(": no interval")[0] for c in mine if c.reason
@@ -166,6 +183,25 @@ def what_to_run(of: Compared, metric: str) -> str:
             " of one configuration first"
         )
     return _priced(known)
+
+
+def _which_side(of: Compared, metric: str, margin: float) -> str:
+    """Return how many units tell whether a loss is tolerated."""
+    needed = [
+        units_needed(
+            abs(METRICS[metric] * j.value + _limit(f, margin)), one, j.error, j.df
+        )
+        for f in of.families
+        if f.metric == metric
+        for one, j in zip(f.rows, f.judged, strict=True)
+        if j is not None
+    ]
+    known = [n for n in needed if n is not None]
+    each = f"{max(known)} units" if known else "many more units"
+    return (
+        f"Take {each} of each, on starts of their own: the difference is shown, but not"
+        f" on which side of {100 * margin:g} % it lies"
+    )
 
 
 def _priced(known: Sequence[Comparison]) -> str:

@@ -142,12 +142,24 @@ def _needed(one: Contrast, rows: Rows) -> int | None:
     known = rows.spread(one.sessions)
     if known is None:
         return None
-    n = min(len(t.units) for t in one.terms)
     error, df = (known.sd * one.weight**-0.5, known.df)
     if one.error is not None:
         error, df = one.error, one.df
     size = abs(one.value)
     effect = size if size >= LEAST_EFFECT else SAME - size
+    return units_needed(effect, one, error, df)
+
+
+def units_needed(effect: float, one: Contrast, error: float, df: float) -> int | None:
+    """Return units an arm that would show ``effect``; see ``_needed``.
+
+    Args:
+        effect: Difference of logs.
+        one: The row, for what is at hand.
+        error: Standard error that it would have without what starts may add.
+        df: Of the error.
+    """
+    n = min(len(t.units) for t in one.terms)
     sd = sd_upper(error * float(np.sqrt(n / 2)), df)
     found = runs_needed(effect, float(np.hypot(sd, one.starts * 0.5**0.5)))
     if found is None:
