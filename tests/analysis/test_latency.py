@@ -10,6 +10,7 @@ from stepscope.analysis.cell.latency import (
     NO_STATS,
     chunks_per_token,
     decode_efficiency,
+    gap_stats,
     stats,
     summary_stats,
 )
@@ -37,8 +38,8 @@ def test_known_latencies_come_back(served: Served) -> None:
     rows = columns(served(32, 8, ttft_ms=40.0, tpot_ms=12.5, tokens=33))
     assert stats(rows.ttft_ns()).mean == pytest.approx(40.0)
     assert stats(rows.tpot_ns()).mean == pytest.approx(12.5)
-    assert stats(rows.gaps_ns).mean == pytest.approx(12.5)
-    assert stats(rows.gaps_ns).n == 32 * 32
+    assert gap_stats(rows.chunks).mean == pytest.approx(12.5)
+    assert gap_stats(rows.chunks).n == 32 * 32
     assert stats(rows.e2el_ns()).mean == pytest.approx(40 + 32 * 12.5)
     assert chunks_per_token(rows) == 1.0
 
@@ -47,10 +48,10 @@ def test_gaps_never_reach_from_one_request_into_the_next(served: Served) -> None
     requests = served(6, 2, ttft_ms=[1, 500, 2, 400, 3, 300], tpot_ms=7.0)
     empty = msgspec.structs.replace(requests[0], index=99, chunk_offsets_ns=b"")
     failed = msgspec.structs.replace(requests[1], index=98, failure="stall")
-    rows = columns((empty, *requests, failed))
-    assert set(rows.gaps_ns.tolist()) == {7_000_000}
-    assert rows.gaps_ns.size == 6 * 19
-    assert rows.gap_ends_ns.size == rows.gaps_ns.size
+    (piece,) = columns((empty, *requests, failed)).chunks.pieces()
+    assert set(piece.gaps_ns.tolist()) == {7_000_000}
+    assert piece.gaps_ns.size == 6 * 19
+    assert piece.gap_ends_ns.size == piece.gaps_ns.size
 
 
 def test_failed_requests_enter_no_latency(served: Served) -> None:

@@ -10,7 +10,6 @@ from stepscope.analysis.cell.columns import columns
 from stepscope.analysis.cell.steady import (
     LEAST_STEPS,
     batch_means_error_pct,
-    gap_places,
     halves,
     held_window,
     mser5,
@@ -55,9 +54,9 @@ def test_halves_tell_a_planted_change() -> None:
 
 
 def test_places_count_from_zero_in_each_answer(served: Served) -> None:
-    rows = columns(served(8, 4, tokens=5))
-    assert gap_places(rows).tolist() == [0, 1, 2, 3] * 8
-    assert rows.gaps_ns.size == gap_places(rows).size
+    (piece,) = columns(served(8, 4, tokens=5)).chunks.pieces()
+    assert piece.gap_places.tolist() == [0, 1, 2, 3] * 8
+    assert piece.gaps_ns.size == piece.gap_places.size
 
 
 def test_the_stretch_of_waves_in_step_holds_whole_waves(served: Served) -> None:

@@ -7,7 +7,12 @@ from typing import TypeVar
 import msgspec
 
 from stepscope.archive.atomic import sync_dir
-from stepscope.archive.columns import damaged, read_parquet, write_parquet
+from stepscope.archive.columns import (
+    damaged,
+    n_listed,
+    read_parquet,
+    write_parquet,
+)
 from stepscope.archive.journal import JournalFile, Tail
 from stepscope.archive.layout import REQUESTS, request_journals
 from stepscope.run.requests import Request
@@ -41,14 +46,37 @@ def close_requests(cell_dir: Path) -> None:
         sync_dir(cell_dir)
 
 
-def requests_of(cell_dir: Path) -> Iterator[Request]:
-    """Yield a cell's requests in order of sending, from whichever form is there."""
+def requests_of(cell_dir: Path, *, chunks: bool = True) -> Iterator[Request]:
+    """Yield a cell's requests in order of sending, from whichever form is there.
+
+    Args:
+        cell_dir: The cell's folder.
+        chunks: False leaves them without their chunk times.
+    """
     target = cell_dir / REQUESTS
     if target.exists():
-        yield from read_parquet(target, Request)
+        yield from read_parquet(target, Request, lists=chunks)
         return
-    for batch in _in_order(request_journals(cell_dir)):
-        yield from batch
+    for batch in batches_of(cell_dir):
+        for row in batch:
+            yield row if chunks else _without_chunks(row)
+
+
+def batches_of(cell_dir: Path) -> Iterator[list[Request]]:
+    """Yield what a cell's journals hold in order of sending, some at a time."""
+    return _in_order(request_journals(cell_dir))
+
+
+def n_chunks_of(cell_dir: Path) -> int:
+    """Return how many chunk times a cell's files hold; of journals at most so many."""
+    target = cell_dir / REQUESTS
+    if target.exists():
+        return n_listed(target)
+    return sum(p.stat().st_size for p in request_journals(cell_dir)) // 8
+
+
+def _without_chunks(row: Request) -> Request:
+    return msgspec.structs.replace(row, chunk_offsets_ns=b"")
 
 
 def tails_of(cell_dir: Path) -> dict[str, Tail]:

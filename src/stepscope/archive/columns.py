@@ -6,12 +6,14 @@ through Python numbers. Page checksums are written and checked.
 
 import types
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -19,6 +21,7 @@ from stepscope.archive.atomic import write_atomically
 from stepscope.errors import ArchiveError
 
 Record = TypeVar("Record", bound=msgspec.Struct)
+Offsets = npt.NDArray[np.int64]
 
 _CHUNKS = "chunk_offsets_ns"
 _ARROW: dict[type, pa.DataType] = {
@@ -97,17 +100,67 @@ def write_parquet(
     write_atomically(path, fill)
 
 
-def read_parquet(path: Path, kind: type[Record]) -> Iterator[Record]:
+def read_parquet(
+    path: Path, kind: type[Record], *, lists: bool = True
+) -> Iterator[Record]:
     """Yield the records of a file, reading a row group at a time.
+
+    Args:
+        path: The file.
+        kind: What its rows are.
+        lists: False passes over the chunk times.
 
     Raises:
         ArchiveError: The file is damaged or holds columns that this version does not
             know.
     """
+    with _opened(path) as file:
+        names = [n for n in file.schema_arrow.names if lists or n != _CHUNKS]
+        for group in range(file.num_row_groups):
+            yield from records_of(kind, file.read_row_group(group, columns=names))
+
+
+def chunk_lists(path: Path) -> Iterator[tuple[Offsets, Offsets]]:
+    """Yield for each row group how many chunk times each row has, and all of them.
+
+    Raises:
+        ArchiveError: The file is damaged.
+    """
+    with _opened(path) as file:
+        for group in range(file.num_row_groups):
+            column = file.read_row_group(group, columns=[_CHUNKS]).column(_CHUNKS)
+            for chunk in column.chunks:
+                ends = np.asarray(chunk.offsets).astype(np.int64)
+                yield np.diff(ends), np.asarray(chunk.values)[ends[0] : ends[-1]]
+
+
+def n_listed(path: Path) -> int:
+    """Return how many chunk times a file holds, an empty list counting as one.
+
+    Raises:
+        ArchiveError: The file is damaged.
+    """
+    with _opened(path) as file:
+        at = next(
+            (
+                number
+                for number, column in enumerate(file.schema)
+                if column.path.startswith(_CHUNKS)
+            ),
+            None,
+        )
+        if at is None:
+            return 0
+        data = file.metadata
+        groups = range(file.num_row_groups)
+        return sum(data.row_group(group).column(at).num_values for group in groups)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[pq.ParquetFile]:
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
-            for group in range(file.num_row_groups):
-                yield from records_of(kind, file.read_row_group(group))
+            yield file
     except (pa.ArrowException, OSError, TypeError, msgspec.ValidationError) as error:
         raise damaged(path, str(error)) from error
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from stepscope.archive.cells import requests_of, tails_of
+from stepscope.archive.chunktimes import MOST_HELD, KeptChunks
 from stepscope.archive.columns import damaged
 from stepscope.archive.journal import JournalFile, Tail
 from stepscope.archive.layout import (
@@ -36,6 +37,7 @@ from stepscope.archive.strays import stray_cell
 from stepscope.findings import Finding
 from stepscope.parse.prometheus import parse_metrics
 from stepscope.parse.serverlog import parse_log
+from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch, Run, Timeline, TraceRef
 from stepscope.run.samples import MetricsSnapshot, Samples
 from stepscope.run.serverlog import ServerLog
@@ -58,7 +60,13 @@ class Records:
     tail: Tail | None
 
 
-def open_run(path: Path, *, requests: bool = True, logs: bool = True) -> Run:
+def open_run(
+    path: Path,
+    *,
+    requests: bool = True,
+    logs: bool = True,
+    most_chunks: int = MOST_HELD,
+) -> Run:
     """Return the run that lies in a directory.
 
     Everything up to the last finished request of a killed run is there; a cell that
@@ -69,6 +77,8 @@ def open_run(path: Path, *, requests: bool = True, logs: bool = True) -> Run:
         path: The run directory.
         requests: False leaves cells without their requests.
         logs: False leaves launches without their parsed logs.
+        most_chunks: So many chunk times are held with their requests, of the cells in
+            their order; a cell with which it were more has ``Cell.chunks`` instead.
 
     Raises:
         ArchiveError: No run directory, a newer format, or a damaged file. Files of up
@@ -79,7 +89,7 @@ def open_run(path: Path, *, requests: bool = True, logs: bool = True) -> Run:
     verify(path, up_to_bytes=CHECKED_ON_OPEN_BYTES)
     records = read_records(path)
     samples = samples_of(path)
-    cells, cell_findings = _cells(path, records, requests=requests)
+    cells, cell_findings = _cells(path, records, most_chunks if requests else None)
     end_ns = _last_instant(samples, cells)
     launches = tuple(
         _launch(path, run, launch, end_ns) if logs else (launch, None)
@@ -136,16 +146,21 @@ def read_records(path: Path) -> Records:
 
 
 def _cells(
-    path: Path, records: Records, *, requests: bool
+    path: Path, records: Records, most_chunks: int | None
 ) -> tuple[tuple[Cell, ...], list[Finding]]:
+    """Return the cells, with their requests where ``most_chunks`` is given."""
     cells: list[Cell] = []
     findings: list[Finding] = []
+    left = most_chunks or 0
     for bare in records.cells:
         folder = path / CELLS / dir_name(bare.name)
+        rows, chunks = ((), None) if most_chunks is None else _rows(folder, left)
+        left -= 0 if chunks is not None else sum(r.n_chunks for r in rows)
         cells.append(
             msgspec.structs.replace(
                 bare,
-                requests=tuple(requests_of(folder)) if requests else (),
+                requests=rows,
+                chunks=chunks,
                 metrics_before=_parsed(bare.metrics_before, folder / METRICS_BEFORE),
                 metrics_after=_parsed(bare.metrics_after, folder / METRICS_AFTER),
             )
@@ -157,12 +172,23 @@ def _cells(
         name = plain_name(folder.name)
         if name in known:
             continue
-        kept = tuple(requests_of(folder))
-        if kept:
-            cell, finding = stray_cell(name, kept, records.launches)
-            cells.append(cell)
+        rows, chunks = _rows(folder, left)
+        left -= 0 if chunks is not None else sum(r.n_chunks for r in rows)
+        if rows:
+            cell, finding = stray_cell(name, rows, records.launches)
+            cells.append(msgspec.structs.replace(cell, chunks=chunks))
             findings.append(finding)
     return tuple(cells), findings
+
+
+def _rows(
+    folder: Path, most_chunks: int
+) -> tuple[tuple[Request, ...], KeptChunks | None]:
+    """Return a cell's requests, and what has their chunk times where they are more."""
+    chunks = KeptChunks(folder)
+    if chunks.n <= most_chunks:
+        return tuple(requests_of(folder)), None
+    return tuple(requests_of(folder, chunks=False)), chunks
 
 
 def _parsed(snapshot: MetricsSnapshot | None, body: Path) -> MetricsSnapshot | None:

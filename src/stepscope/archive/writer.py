@@ -188,6 +188,7 @@ class RunWriter:
                 cell=msgspec.structs.replace(
                     cell,
                     requests=(),
+                    chunks=None,
                     metrics_before=_bare(cell.metrics_before, folder / METRICS_BEFORE),
                     metrics_after=_bare(cell.metrics_after, folder / METRICS_AFTER),
                 )

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.load.columns import UNKNOWN, Columns
-from stepscope.load.gaps import GapStatistics, gaps_of
+from stepscope.run.gaps import GapStatistics, gaps_of
 from stepscope.run.requests import Request
 from stepscope.units import NS_PER_S, seconds
 

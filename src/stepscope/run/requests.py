@@ -31,7 +31,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
         requested_output_tokens: What was asked for.
         n_chunks: Chunks that carry content.
         chunk_offsets_ns: Arrival of each content chunk after ``sent_at_ns``:
-            little-endian int64, 8 bytes each. Read it through ``chunks_ns``.
+            little-endian int64, 8 bytes each. Read it through ``chunks_ns``; empty
+            where ``Cell.chunks`` has them.
         finish_reason: As the server said it.
         http_status: Status code, None when no status line arrived.
         failure: Failure kind; None when the request succeeded. See

@@ -1,17 +1,21 @@
 """The requests of a cell as columns, so that 100,000 of them cost nothing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.analysis.cell.chunks import Bools, Chunks, Ints, Piece
+from stepscope.run.chunks import ChunkTimes
 from stepscope.run.requests import Request
 
-Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Bools = npt.NDArray[np.bool_]
+#: So many chunks are one piece, which is kept; of more, pieces of this size are made
+#: anew at each walk.
+_PIECE, _PART = 1 << 20, 1 << 18
 
 
 @dataclass(frozen=True)
@@ -32,8 +36,7 @@ class Columns:
         said_stop: Whether the server gave ``stop`` as the reason for its end.
         n_chunks: Content chunks.
         index: Position in the prompt order.
-        chunk_bytes: Chunk offsets after ``sent`` of all requests, joined.
-        n_offsets: How many offsets each request has.
+        chunks: When their chunks came.
         due: When each was to be sent by the schedule of an open loop; None: as they
             were sent.
     """
@@ -50,8 +53,7 @@ class Columns:
     said_stop: Bools
     n_chunks: Ints
     index: Ints
-    chunk_bytes: bytes
-    n_offsets: Ints
+    chunks: Chunks
     due: Ints | None = None
 
     @property
@@ -74,39 +76,6 @@ class Columns:
         """Timed requests with at least two output tokens: they have a TPOT."""
         return self.timed & self.has_tokens & (self.tokens >= 2)
 
-    @cached_property
-    def offsets(self) -> Ints:
-        """Chunk arrivals after each request's sending, int64[sum(n_offsets)]."""
-        return np.frombuffer(self.chunk_bytes, dtype="<i8").astype(np.int64)
-
-    @cached_property
-    def _follows(self) -> Bools:
-        """Whether an offset follows another of the same, successful request."""
-        follows = np.ones(self.offsets.size, np.bool_)
-        begins = np.cumsum(self.n_offsets) - self.n_offsets
-        follows[begins[self.n_offsets > 0]] = False
-        return follows & np.repeat(self.ok, self.n_offsets)
-
-    @cached_property
-    def gaps_ns(self) -> Ints:
-        """Gaps between consecutive chunks of one request, successful ones pooled."""
-        if self.offsets.size < 2:
-            return np.empty(0, np.int64)
-        gaps: Ints = np.diff(self.offsets)[self._follows[1:]]
-        return gaps
-
-    @property
-    def gap_ends_ns(self) -> Ints:
-        """The instants at which ``gaps_ns`` end, in the same order."""
-        ends: Ints = self.arrivals_ns[self._follows]
-        return ends
-
-    @cached_property
-    def arrivals_ns(self) -> Ints:
-        """Arrival instants of all chunks, in no order."""
-        arrivals: Ints = self.offsets + np.repeat(self.sent, self.n_offsets)
-        return arrivals
-
     def ttft_ns(self) -> Ints:
         """When it was due to first content, of timed requests."""
         value: Ints = (self.first - self.due_at)[self.timed]
@@ -124,11 +93,12 @@ class Columns:
         return value
 
 
-def columns(requests: tuple[Request, ...]) -> Columns:
+def columns(requests: tuple[Request, ...], chunks: ChunkTimes | None = None) -> Columns:
     """Return the requests as columns, in order of sending.
 
     Args:
         requests: All requests of a cell, failed ones too.
+        chunks: Their chunk times where the requests do not hold them.
     """
     rows = sorted(requests, key=lambda request: request.sent_at_ns)
     n = len(rows)
@@ -149,7 +119,6 @@ def columns(requests: tuple[Request, ...]) -> Columns:
     first = ints(lambda row: row.first_content_at_ns or row.sent_at_ns)
     last = ints(lambda row: row.last_content_at_ns or row.sent_at_ns)
     ended = ints(lambda row: row.ended_at_ns)
-    chunks = [row.chunk_offsets_ns for row in rows]
     return Columns(
         sent=sent,
         first=np.where(has_content, first, sent),
@@ -163,11 +132,57 @@ def columns(requests: tuple[Request, ...]) -> Columns:
         said_stop=flags(lambda row: row.finish_reason == "stop"),
         n_chunks=ints(lambda row: row.n_chunks),
         index=ints(lambda row: row.index),
-        chunk_bytes=b"".join(chunks),
-        n_offsets=np.fromiter((len(c) // 8 for c in chunks), np.int64, n),
+        chunks=_held(rows) if chunks is None else _kept(requests, chunks),
         due=(
             ints(lambda row: row.due_at_ns)
             if any(row.intended_at_ns is not None for row in rows)
             else None
         ),
     )
+
+
+def _held(rows: Sequence[Request]) -> Chunks:
+    """Return the chunks that the requests hold; of few, one piece that is kept."""
+    n = sum(len(row.chunk_offsets_ns) for row in rows) // 8
+    if n <= _PIECE:
+        whole = (_piece(rows),)
+        return Chunks(n, lambda: iter(whole))
+
+    def pieces() -> Iterator[Piece]:
+        begin = size = 0
+        for end, row in enumerate(rows, 1):
+            size += len(row.chunk_offsets_ns) // 8
+            if size >= _PART or end == len(rows):
+                yield _piece(rows[begin:end])
+                begin, size = end, 0
+
+    return Chunks(n, pieces)
+
+
+def _piece(rows: Sequence[Request]) -> Piece:
+    n, raw = len(rows), [row.chunk_offsets_ns for row in rows]
+    return Piece(
+        sent=np.fromiter((row.sent_at_ns for row in rows), np.int64, n),
+        ok=np.fromiter((row.failure is None for row in rows), np.bool_, n),
+        n_offsets=np.fromiter((len(one) // 8 for one in raw), np.int64, n),
+        offsets=np.frombuffer(b"".join(raw), dtype="<i8").astype(np.int64),
+    )
+
+
+def _kept(requests: Sequence[Request], chunks: ChunkTimes) -> Chunks:
+    n = len(requests)
+    sent = np.fromiter((row.sent_at_ns for row in requests), np.int64, n)
+    ok = np.fromiter((row.failure is None for row in requests), np.bool_, n)
+
+    def pieces() -> Iterator[Piece]:
+        at = 0
+        for n_offsets, offsets in chunks.pieces():
+            ends = np.concatenate(([0], np.cumsum(n_offsets)))
+            cuts = np.searchsorted(ends, np.arange(0, ends[-1], _PART)[1:])
+            for begin, end in pairwise((0, *map(int, cuts), len(n_offsets))):
+                here = slice(at + begin, at + end)
+                part = offsets[ends[begin] : ends[end]]
+                yield Piece(sent[here], ok[here], n_offsets[begin:end], part)
+            at += len(n_offsets)
+
+    return Chunks(chunks.n, pieces)

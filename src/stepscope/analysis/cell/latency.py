@@ -6,9 +6,11 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stepscope.analysis.cell.chunks import Chunks
 from stepscope.analysis.cell.columns import Columns
 from stepscope.analysis.cell.window import Window
 from stepscope.analysis.records import Stats
+from stepscope.run.gaps import walked
 from stepscope.units import NS_PER_MS
 
 NO_STATS = Stats(mean=None, median=None, p90=None, p99=None, max=None)
@@ -42,6 +44,22 @@ def stats(values_ns: npt.NDArray[np.int64] | npt.NDArray[np.float64]) -> Stats:
         p99=float(p99) / NS_PER_MS,
         max=float(values_ns.max()) / NS_PER_MS,
         n=int(values_ns.size),
+    )
+
+
+def gap_stats(chunks: Chunks) -> Stats:
+    """Return the distribution of the gaps between chunks, however many there are.
+
+    Exact: percentiles are order statistics and what lies between two of them.
+    """
+    found = walked(chunks.gaps, (50.0, 90.0, 99.0))
+    return Stats(
+        mean=found.mean_ms,
+        median=found.percentile_ms(50.0),
+        p90=found.percentile_ms(90.0),
+        p99=found.percentile_ms(99.0),
+        max=None if found.longest is None else found.longest / NS_PER_MS,
+        n=found.n,
     )
 
 

@@ -15,6 +15,7 @@ from stepscope.analysis.cell.steady import (
 )
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.findings import Finding
+from stepscope.run.gaps import walked
 from stepscope.units import NS_PER_MS, ms, seconds
 
 #: Share of the slots that an incomplete last wave may cost before it is said.
@@ -109,11 +110,14 @@ def silence(columns: Columns, span: Window) -> Silence | None:
 
     Counted in bins of 10 ms (wider in cells of hours), so that it costs one pass.
     """
-    if not columns.offsets.size:
+    if not columns.chunks.n:
         return None
     width = max(_BIN_NS, span.length_ns // _MOST_BINS)
-    bins = np.clip((columns.arrivals_ns - span.from_ns) // width, 0, None)
-    heard = np.concatenate(([-1], np.flatnonzero(np.bincount(bins))))
+    last = span.length_ns // width
+    spoken = np.zeros(last + 1, np.bool_)
+    for piece in columns.chunks.pieces():
+        spoken[np.clip((piece.arrivals_ns - span.from_ns) // width, 0, last)] = True
+    heard = np.concatenate(([-1], np.flatnonzero(spoken)))
     quiet = np.diff(heard) - 1
     if quiet.size < 2:
         return None
@@ -134,11 +138,8 @@ def stalled(m: Measured) -> Silence | None:
     longest = silence(m.columns, m.span)
     if longest is None or longest.length_ns < _STALL_NS:
         return None
-    gaps = m.columns.gaps_ns
-    usual = max(
-        _STALL_TIMES_NEXT * longest.next_length_ns,
-        _STALL_TIMES_GAP * float(np.median(gaps)) if gaps.size else 0.0,
-    )
+    gap_ns = walked(m.columns.chunks.gaps, (50.0,)).percentile_ns(50.0) or 0.0
+    usual = max(_STALL_TIMES_NEXT * longest.next_length_ns, _STALL_TIMES_GAP * gap_ns)
     return longest if longest.length_ns > usual and _waiting(m, longest) else None
 
 

@@ -79,9 +79,10 @@ def summary_e2el_ms(summary: Summary) -> float | None:
         return own
     ttft = summary.stats.get("ttft_ms", {}).get("mean")
     tpot = summary.stats.get("tpot_ms", {}).get("mean")
-    if ttft is None or tpot is None or not summary.output_tokens:
+    tokens, n = summary.output_tokens, summary.n_completed
+    if ttft is None or tpot is None or not tokens or not n:
         return None
-    return ttft + tpot * (summary.output_tokens / summary.n_completed - 1)
+    return ttft + tpot * (tokens / n - 1)
 
 
 def summary_in_flight(summary: Summary) -> float | None:
@@ -98,7 +99,7 @@ def summary_in_flight(summary: Summary) -> float | None:
 def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
     """Gather what bears on one cell."""
     launch = next((x for x in run.launches if x.name == cell.launch), None)
-    rows = columns(cell.requests)
+    rows = columns(cell.requests, cell.chunks)
     span = cell_span(rows, cell.clock_slack_ns) if rows.n else None
     n_ok = int(rows.ok.sum())
     if cell.summary is not None and not cell.requests:

@@ -6,7 +6,8 @@ from typing import Literal
 import numpy as np
 from scipy.special import gammaln
 
-from stepscope.analysis.cell.columns import Bools, Columns, Floats, Ints
+from stepscope.analysis.cell.chunks import Bools, Ints
+from stepscope.analysis.cell.columns import Columns, Floats
 from stepscope.analysis.cell.measured import Measured
 from stepscope.analysis.cell.saying import about
 from stepscope.findings import Finding

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.analysis.cell.columns import Columns, Ints
+from stepscope.analysis.cell.chunks import Ints
+from stepscope.analysis.cell.columns import Columns
 from stepscope.analysis.cell.window import Window, open_window
 from stepscope.units import seconds
 

@@ -142,7 +142,7 @@ def clocks(m: Measured) -> Iterator[Finding]:
     timed = rows.has_content
     backwards = int(
         (((rows.first < rows.sent) | (rows.last < rows.first)) & timed).sum()
-    ) + int((rows.gaps_ns < 0).sum())
+    ) + sum(int(np.count_nonzero(gaps < 0)) for gaps in rows.chunks.gaps())
     if backwards:
         yield about(
             m,

@@ -7,6 +7,7 @@ from typing import Any
 from stepscope.analysis.cell.latency import (
     chunks_per_token,
     decode_efficiency,
+    gap_stats,
     stats,
     summary_stats,
     token_weighted_tpot_ns,
@@ -72,7 +73,7 @@ def cell_result(
         steady_output_tokens_per_s=steady_tokens_per_s(rows, m.concurrency, m.steady),
         ttft_ms=stats(rows.ttft_ns()),
         tpot_ms=stats(rows.tpot_ns()),
-        itl_ms=stats(rows.gaps_ns),
+        itl_ms=gap_stats(rows.chunks),
         e2el_ms=stats(rows.e2el_ns()),
         decode_efficiency=None if efficiency is None else efficiency.value,
         decode_efficiency_residual=None if efficiency is None else efficiency.residual,
@@ -260,7 +261,8 @@ def _from_summary(
 def _steady_of(
     summary: Summary, concurrency: int | None, e2el_ms: float | None
 ) -> float | None:
-    if not concurrency or not e2el_ms or not summary.output_tokens:
+    tokens, n = summary.output_tokens, summary.n_completed
+    if not concurrency or not e2el_ms or not tokens or not n:
         return None
-    per_request = summary.output_tokens / summary.n_completed
+    per_request = tokens / n
     return concurrency * per_request / e2el_ms * 1e3

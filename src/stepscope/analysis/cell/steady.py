@@ -4,15 +4,18 @@ The stretch in which all slots are held, from the first completion on; in it a s
 of step times; of that what is left after its own warm-up (MSER-5).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from stepscope.analysis.cell.columns import Bools, Columns, Floats, Ints
+from stepscope.analysis.cell.chunks import Bools, Ints
+from stepscope.analysis.cell.columns import Columns, Floats
 from stepscope.analysis.cell.little import mean_in_flight
 from stepscope.analysis.cell.window import Window, waves
-from stepscope.units import NS_PER_MS, NS_PER_S
+from stepscope.run.gaps import GapStatistics
+from stepscope.units import NS_PER_S, ms
 
 #: From two waves on there is a stretch with full slots; from four on it is judged.
 WAVES_TO_MEASURE, WAVES_TO_JUDGE = 2, 4
@@ -116,6 +119,7 @@ def steady(columns: Columns, concurrency: int | None) -> Steady | None:
             begin, series = later, series[at >= later]
     drift, error = halves(series)
     inner = Window(begin, window.to_ns)
+    came = _delivered(columns, inner)
     return Steady(
         window=window,
         occupancy=mean_in_flight(columns, window) / concurrency,
@@ -123,8 +127,8 @@ def steady(columns: Columns, concurrency: int | None) -> Steady | None:
         judged=judged,
         cut_share=cut,
         cut_off=off,
-        step_ms=_mean_gap_ms(columns, inner),
-        tokens_per_s=_tokens_per_s(columns, inner),
+        step_ms=ms(came.gaps_ns / came.n_gaps) if came.n_gaps else None,
+        tokens_per_s=_tokens_per_s(columns, inner, came.n_chunks),
         drift=drift,
         drift_error=error,
         error_pct=batch_means_error_pct(series),
@@ -163,7 +167,7 @@ def held_window(columns: Columns) -> Window | None:
     empty. Where slots run in step it holds whole waves.
     """
     chosen = columns.timed & columns.has_tokens
-    if not chosen.any() or not columns.offsets.size:
+    if not chosen.any() or not columns.chunks.n:
         return None
     begin, last_send = int(columns.left[chosen].min()), int(columns.sent.max())
     later = columns.left[columns.left > last_send]
@@ -184,26 +188,62 @@ def step_series(columns: Columns, window: Window) -> tuple[Ints, Floats]:
     Returns:
         Begin of each bin, nanoseconds; the mean relative gap, about 1.
     """
-    ends, places = columns.gap_ends_ns, gap_places(columns)
-    inside = (ends >= window.from_ns) & (ends < window.to_ns)
-    gaps, ends = columns.gaps_ns[inside].astype(np.float64), ends[inside]
-    if gaps.size < LEAST_STEPS or gaps.min() < 0:
+    survey, furthest = GapStatistics(), 0
+    for gaps, _, places in _inside(columns, window):
+        survey.count(gaps)
+        furthest = max(furthest, int(places.max()))
+    survey.want((50.0,))
+    least = survey.least
+    if survey.n < LEAST_STEPS or least is None or least < 0:
         return np.empty(0, np.int64), np.empty(0)
-    group = _place_group(places[inside])
-    usual = np.ones(group.max() + 1)
-    for place in np.unique(group):
-        usual[place] = np.median(gaps[group == place])
-    relative = gaps / np.maximum(usual[group], 1.0)
-    width = max(int(np.median(gaps)), window.length_ns // _MOST_BINS, 1)
-    at = (ends - window.from_ns) // width
-    count = np.bincount(at)
+    usual = np.maximum(_usual_by_group(columns, window, survey, furthest), 1.0)
+    width = max(int(survey.percentile_ns(50.0) or 0), window.length_ns // _MOST_BINS, 1)
+    n_bins = (window.length_ns - 1) // width + 1
+    count, total = np.zeros(n_bins, np.int64), np.zeros(n_bins)
+    for gaps, ends, places in _inside(columns, window):
+        at = (ends - window.from_ns) // width
+        relative = gaps / usual[_place_group(places, furthest)]
+        count += np.bincount(at, minlength=n_bins)
+        total += np.bincount(at, relative, minlength=n_bins)
     full = np.flatnonzero(count)
-    values = np.bincount(at, relative)[full] / count[full]
+    values = total[full] / count[full]
     begins = window.from_ns + full * width
     decode = ~(
         (values > _PREFILL_TIMES * np.median(values)) & _waiting(columns, begins, width)
     )
     return begins[decode], values[decode]
+
+
+def _inside(columns: Columns, window: Window) -> Iterator[tuple[Ints, Ints, Ints]]:
+    """Yield gaps that end in the window, their ends and their places, if there are."""
+    for piece in columns.chunks.pieces():
+        ends = piece.gap_ends_ns
+        inside = (ends >= window.from_ns) & (ends < window.to_ns)
+        if inside.any():
+            yield piece.gaps_ns[inside], ends[inside], piece.gap_places[inside]
+
+
+def _usual_by_group(
+    columns: Columns, window: Window, survey: GapStatistics, furthest: int
+) -> Floats:
+    """Return the median gap of each group of places; end the survey's second walk."""
+    groups = [GapStatistics() for _ in range(_n_groups(furthest))]
+    for gaps, _, places in _inside(columns, window):
+        survey.pick(gaps)
+        group = _place_group(places, furthest)
+        for number, own in enumerate(groups):
+            own.count(gaps[group == number])
+    survey.finish()
+    for own in groups:
+        own.want((50.0,))
+    if any(own.walk_again for own in groups):
+        for gaps, _, places in _inside(columns, window):
+            group = _place_group(places, furthest)
+            for number, own in enumerate(groups):
+                own.pick(gaps[group == number])
+        for own in groups:
+            own.finish()
+    return np.array([own.percentile_ns(50.0) or 1.0 for own in groups])
 
 
 def _waiting(columns: Columns, begins: Ints, width: int) -> Bools:
@@ -215,22 +255,21 @@ def _waiting(columns: Columns, begins: Ints, width: int) -> Bools:
     return waiting
 
 
-def gap_places(columns: Columns) -> Ints:
-    """Return each gap's place in its answer, from 0, in the order of ``gaps_ns``."""
-    begins = np.cumsum(columns.n_offsets) - columns.n_offsets
-    place = np.arange(columns.offsets.size) - np.repeat(begins, columns.n_offsets) - 1
-    kept = (place >= 0) & np.repeat(columns.ok, columns.n_offsets)
-    value: Ints = place[kept]
-    return value
-
-
-def _place_group(places: Ints) -> Ints:
+def _place_group(places: Ints, furthest: int) -> Ints:
+    """Return the group of each place, of answers whose last place is ``furthest``."""
     rest = np.maximum(places - _FIRST_PLACES, 0)
-    per_group = max(1, -(-int(rest.max() + 1) // _PLACE_GROUPS))
     group: Ints = np.where(
-        places < _FIRST_PLACES, places, _FIRST_PLACES + rest // per_group
+        places < _FIRST_PLACES, places, _FIRST_PLACES + rest // _per_group(furthest)
     )
     return group
+
+
+def _per_group(furthest: int) -> int:
+    return max(1, -(-(max(furthest - _FIRST_PLACES, 0) + 1) // _PLACE_GROUPS))
+
+
+def _n_groups(furthest: int) -> int:
+    return int(_place_group(np.array([furthest]), furthest)[0]) + 1
 
 
 def mser5(series: Floats) -> int:
@@ -295,18 +334,28 @@ def _next_send(columns: Columns, window: Window, at_ns: int) -> int:
     return int(later.min()) if later.size else window.from_ns
 
 
-def _mean_gap_ms(columns: Columns, window: Window) -> float | None:
-    ends = columns.gap_ends_ns
-    inside = (ends >= window.from_ns) & (ends < window.to_ns)
-    if not inside.any():
-        return None
-    return float(columns.gaps_ns[inside].mean()) / NS_PER_MS
+@dataclass(frozen=True, slots=True)
+class _Delivered:
+    """What ended in a stretch: gaps of successful requests, and all chunks."""
+
+    n_gaps: int
+    gaps_ns: int
+    n_chunks: int
 
 
-def _tokens_per_s(columns: Columns, window: Window) -> float | None:
+def _delivered(columns: Columns, window: Window) -> _Delivered:
+    n_gaps = gaps_ns = n_chunks = 0
+    for piece in columns.chunks.pieces():
+        ends, at = piece.gap_ends_ns, piece.arrivals_ns
+        inside = (ends >= window.from_ns) & (ends < window.to_ns)
+        n_gaps += int(np.count_nonzero(inside))
+        gaps_ns += int(piece.gaps_ns[inside].sum())
+        n_chunks += int(np.count_nonzero((at >= window.from_ns) & (at < window.to_ns)))
+    return _Delivered(n_gaps, gaps_ns, n_chunks)
+
+
+def _tokens_per_s(columns: Columns, window: Window, n_chunks: int) -> float | None:
     chosen = columns.timed & columns.has_tokens
-    at = columns.arrivals_ns
-    n_chunks = int(np.count_nonzero((at >= window.from_ns) & (at < window.to_ns)))
     per_chunk = float(columns.tokens[chosen].sum()) / max(
         1, int(columns.n_chunks[chosen].sum())
     )
