@@ -1,5 +1,6 @@
 """What a start costs, and when a slower start has paid off."""
 
+import msgspec
 import pytest
 
 from stepscope.analysis.boot.records import StartupCost
@@ -89,6 +90,19 @@ def test_a_start_after_failed_ones_is_neither_cold_nor_warm() -> None:
     assert (first.cold, second.cold, third.cold) == (True, None, False)
     assert first.retried_by == "a-l0-try1"
     assert second.retry_of == "a-l0"
+
+
+def test_a_start_under_a_profiler_prices_no_start() -> None:
+    slower = msgspec.structs.replace(
+        launch("a-trace-l0", 200, 90), wrapper=("nsys", "launch")
+    )
+    run = run_of(launch("a-l0", 0, 50), slower)
+    boots = boot_results(run)
+    assert [b.cold for b in boots] == [True, None]
+    (cost,) = startup_costs(boots, run)
+    assert (cost.cold_s, cost.warm_s, cost.n_warm) == (50.0, None, 0)
+    (alone,) = startup_costs(boot_results(run_of(slower)), run_of(slower))
+    assert (alone.cold_s, alone.warm_s) == (None, None)
 
 
 def test_a_failed_start_costs_what_it_took_until_it_had_ended() -> None:

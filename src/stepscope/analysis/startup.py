@@ -37,8 +37,8 @@ def boot_results(run: Run) -> tuple[BootResult, ...]:
 def _coldness(launches: Sequence[Launch]) -> dict[str, bool | None]:
     """True for the first start of a configuration in a session, False for later ones.
 
-    None where it is not known: imported launches, and the first start that came up
-    after others had failed half-way.
+    None where it is not known: imported launches, the first start that came up after
+    others had failed half-way, and a start under a profiler, which is slower.
     """
     found: dict[str, bool | None] = {}
     ready: dict[tuple[str, str], bool] = {}
@@ -49,6 +49,8 @@ def _coldness(launches: Sequence[Launch]) -> dict[str, bool | None]:
             continue
         known = ready.get(key)
         found[launch.name] = True if known is None else (False if known else None)
+        if launch.wrapper:
+            found[launch.name] = None
         ready[key] = bool(known) or launch.ready
     return found
 

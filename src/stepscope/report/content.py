@@ -50,7 +50,7 @@ def command_line(launch: Launch) -> str:
     """Return a launch's command as one shell line, secrets hidden."""
     words: list[str] = []
     hide = False
-    for word in launch.command:
+    for word in (*launch.wrapper, *launch.command):
         name, equals, _ = word.partition("=")
         secret = bool(_SECRET.search(name)) and not _NOT_SECRET.search(name)
         if hide:
