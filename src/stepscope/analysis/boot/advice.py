@@ -1,5 +1,6 @@
 """What a cause's page of the doctor returns, and the flags of each engine."""
 
+import re
 from dataclasses import dataclass, field
 
 from stepscope.run.serverlog import Fix, ServerLog
@@ -91,6 +92,16 @@ def number(log: ServerLog, *names: str) -> int | None:
             if isinstance(value, int) and not isinstance(value, bool):
                 return value
     return None
+
+
+def at_least(version: str | None, *wanted: int) -> bool:
+    """True unless a release is known to be older: builds of one's own are new."""
+    parts = (version or "").split(".")
+    if "dev" in (version or "") or len(parts) < 2:
+        return True
+    digits = (re.match(r"\d+", part) for part in parts[: len(wanted)])
+    numbers = [int(found[0]) if found is not None else 0 for found in digits]
+    return (*numbers, *[0] * (len(wanted) - len(numbers))) >= wanted
 
 
 def power_of_two_below(value: float) -> int:

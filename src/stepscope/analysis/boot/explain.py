@@ -79,6 +79,15 @@ def kv_reading(log: ServerLog) -> KvReading:
     per_token = kv * BYTES_PER_GIB / tokens if kv is not None and kv > 0 else None
     request = kv / times if kv is not None and times else None
     text = f"{tokens:,} tokens"
+    kept, counted = log.resolved.get("blocks_override"), log.resolved.get("n_blocks")
+    if isinstance(kept, int) and isinstance(counted, int) and kv is not None:
+        kv *= kept / counted
+        per_token = kv * BYTES_PER_GIB / tokens
+        text += (
+            f" in the {kept:,} blocks that were asked for; memory would hold"
+            f" {counted:,}, and {kv:.2f} of {ledger.kv_gib:.2f} GiB are used"
+        )
+        request = kv / times if times else None
     if per_token is not None:
         text += f", {per_token:,.1f} bytes each on average"
     if times is not None and length is not None:
@@ -135,13 +144,14 @@ def _audits(log: ServerLog) -> Iterator[AuditedSuggestion]:
             )
             if twice:
                 sound = False
-                extra = graphs * BYTES_PER_GIB
-                better = int(value + extra)
+                estimate = ledger.graph_estimate_gib
+                extra = estimate if estimate is not None else graphs
+                better = int(value + extra * BYTES_PER_GIB)
                 why = (
                     f"counts graphs twice: the peak of {ledger.peak_logged_gib:g} GiB"
-                    " already contains their estimate and another"
-                    f" {graphs:g} GiB is taken off; {better} bytes"
-                    f" ({better / BYTES_PER_GIB:.2f} GiB) would do the same"
+                    f" already contains their estimate of {extra:g} GiB, and the"
+                    f" {graphs:g} GiB that they took are taken off again; {better}"
+                    f" bytes ({better / BYTES_PER_GIB:.2f} GiB) would do the same"
                 )
                 if suggestion.purpose == "fill-device":
                     why += "; it leaves nothing for what a step takes on top"

@@ -1,6 +1,6 @@
 """Kernels that can not be compiled here, or that this GPU can not run."""
 
-from stepscope.analysis.boot.advice import Advice
+from stepscope.analysis.boot.advice import Advice, at_least
 from stepscope.run.serverlog import Failure, ServerLog
 
 
@@ -74,8 +74,9 @@ def architecture_advice(failure: Failure, log: ServerLog) -> Advice:
             "medium",
         )
     else:
+        older = log.engine == "vllm" and not at_least(log.version, 0, 12)
         advice.fix(
-            "--attention-backend",
+            "VLLM_ATTENTION_BACKEND" if older else "--attention-backend",
             "set",
             None,
             "choose a backend that supports this GPU; or a build for its architecture",

@@ -1,6 +1,6 @@
 """A GPU that is not free at the start, or that changes while it is measured."""
 
-from stepscope.analysis.boot.advice import Advice, flag
+from stepscope.analysis.boot.advice import Advice, at_least, flag
 from stepscope.analysis.boot.room import floor_to
 from stepscope.run.serverlog import Failure, ServerLog
 
@@ -105,6 +105,10 @@ def race_advice(failure: Failure, log: ServerLog) -> Advice:
         " GPU released memory meanwhile (on a GPU that shares the host's memory, the"
         " page cache does the same). This server did nothing wrong."
     )
+    advice.wrong.append(
+        f"Lower {flag(log, 'share')}: memory was not short; it grew while it was"
+        " measured."
+    )
     advice.fix(
         "start order",
         "set",
@@ -112,15 +116,13 @@ def race_advice(failure: Failure, log: ServerLog) -> Advice:
         "start again once the other process has settled",
         "high",
     )
+    if not at_least(log.version, 0, 10, 2):
+        return advice
     advice.fix(
         "--kv-cache-memory-bytes",
         "set",
         None,
         "a fixed cache needs no profiling run; take the value from a good start",
-    )
-    advice.wrong.append(
-        f"Lower {flag(log, 'share')}: memory was not short; it grew while it was"
-        " measured."
     )
     return advice
 

@@ -38,7 +38,8 @@ def close_ledger(
 
     Args:
         figures: Printed figures in GiB, by their names in ``Ledger``.
-        flags: ``estimate_applied`` and ``peak_contains_estimate`` where known.
+        flags: ``estimate_applied`` and ``peak_contains_estimate`` where known;
+            ``requests_nothing`` for engines whose fraction is not of the device.
         device_name: The GPU's name, to know its size where no line says it.
     """
     known: dict[str, float | None] = {name: figures.get(name) for name in _PLAIN}
@@ -51,6 +52,7 @@ def close_ledger(
             device is not None
             and share is not None
             and "free_at_end_gib" not in figures
+            and not flags.get("requests_nothing")
         ):
             known["requested_gib"] = round(device * share, 2)
     _estimate(known, figures)
@@ -189,6 +191,7 @@ def _shared(state: State) -> tuple[dict[str, float], dict[str, bool]]:
                 continue
             shared[name] = min(value, shared.get(name, value))
     flags.update(state.anyone.flags)
+    flags["requests_nothing"] = state.engine in ("sglang", "llamacpp")
     for failure in state.failures:
         total = failure.numbers.get("total_gib")
         if total is not None:

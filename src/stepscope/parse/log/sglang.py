@@ -117,6 +117,11 @@ def _capture_begin(state: State, here: Here, match: re.Match[str]) -> None:
     found.line = found.line or here.line
 
 
+def _capture_sizes(state: State, here: Here, match: re.Match[str]) -> None:
+    found = state.passes.setdefault("real", PassFacts())
+    found.bars["decode"] = max(match[1].count(",") + 1, found.bars.get("decode", 0))
+
+
 def _capture_end(state: State, here: Here, match: re.Match[str]) -> None:
     took = re.search(r"(?:Time elapsed: |elapsed=)((?:\d*\.)?\d+) s", here.text)
     used = re.search(r"mem usage=(-?(?:\d*\.)?\d+) GB", here.text)
@@ -126,14 +131,16 @@ def _capture_end(state: State, here: Here, match: re.Match[str]) -> None:
     mode = "prefill" if "prefill" in here.text[:60] else "decode"
     n = sizes[1].count(",") + 1 if sizes is not None and sizes[1].strip() else 0
     found.bars[mode] = max(n, found.bars.get(mode, 0))
-    if took is not None:
-        found.seconds = (found.seconds or 0.0) + float(took[1])
-        state.phase(here, "graph_capture", found.seconds)
     facts = state.process(here.frame.process)
+    if took is not None:  # Each rank captures all passes, and all ranks at once.
+        spent = facts.figures.get("capture_s", 0.0) + float(took[1])
+        state.figure(here, "capture_s", spent)
+        found.seconds = max(spent, found.seconds or 0.0)
+        state.phase(here, "graph_capture", found.seconds)
     if used is not None:
         total = facts.figures.get("graph_actual_gib", 0.0) + float(used[1])
         state.figure(here, "graph_actual_gib", round(total, 2))
-        found.gib = total
+        found.gib = max(round(total, 2), found.gib if found.gib is not None else total)
     _pool_end(state, here, match)
     state.advance(here, "graph_capture")
     facts.flags["captured"] = state.anyone.flags["captured"] = True
@@ -192,6 +199,7 @@ SGLANG_RULES = compiled(
     (r"Memory pool end", _pool_end),
     (r"Capture (?:\w+ )*cuda graph begin", _capture_begin),
     (r"Capture (?:\w+ )*CUDA graph begin", _capture_begin),
+    (r"Capture cuda graph bs \[([\d, ]+)\]", _capture_sizes),
     (r"Capture (?:\w+ )*cuda graph end", _capture_end),
     (r"Capture (?:\w+ )*CUDA graph end", _capture_end),
     (r"max_total_num_tokens=", _totals),

@@ -28,7 +28,7 @@ CONFIG_NAMES = {
 _GRAPH_MODE = re.compile(r"'cudagraph_mode': <?(?:CUDAGraphMode\.)?(\w+)")
 _MAX_CAPTURE = re.compile(r"'max_cudagraph_capture_size': (\d+)")
 _COMPILE_MODE = re.compile(r"'mode': <?CompilationMode\.(\w+)")
-_SIZES = re.compile(r"'cudagraph_capture_sizes': \[([\d, ]*)\]")
+_SIZES = re.compile(r"['\"]cudagraph_capture_sizes['\"]: ?\[([\d, ]*)\]")
 _AUTOTUNE = re.compile(r"enable_flashinfer_autotune=(True|False)")
 
 
@@ -67,7 +67,12 @@ def _args(state: State, here: Here, match: re.Match[str]) -> None:
 def _all_args(state: State, here: Here, match: re.Match[str]) -> None:
     """Take the arguments that are set; vLLM 0.8 printed all of them."""
     found = pairs(match[1].rstrip(")"))
-    _asked(state, here, {k: v for k, v in found.items() if v not in (None, False, "")})
+    told: dict[str, Value] = {
+        k: v for k, v in found.items() if v not in (None, False, "")
+    }
+    for name in ("subparser", "dispatch_function", "config"):
+        told.pop(name, None)
+    _asked(state, here, told)
 
 
 def _asked(state: State, here: Here, args: dict[str, Value]) -> None:

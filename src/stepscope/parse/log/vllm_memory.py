@@ -101,6 +101,17 @@ def _blocks(state: State, here: Here, match: re.Match[str]) -> None:
     state.anyone.kv_line = state.anyone.kv_line or here.line
 
 
+def _override(state: State, here: Here, match: re.Match[str]) -> None:
+    if state.process(here.frame.process).kv_line is None and (
+        state.anyone.kv_line is None
+    ):
+        return  # The profiling pass prints it too, with figures of its own.
+    counted, kept = int(match[1]), int(match[2])
+    if counted > 0:
+        state.resolve(here, "n_blocks", counted)
+        state.resolve(here, "blocks_override", kept)
+
+
 def _auto_fit(state: State, here: Here, match: re.Match[str]) -> None:
     state.resolve(here, "max_model_len", int(match[1]))
 
@@ -130,7 +141,9 @@ def _budget(state: State, here: Here, match: re.Match[str]) -> None:
     if in_bytes is not None:
         state.figure(here, "kv_gib", round(int(in_bytes[1]) / (1 << 30), 2))
     facts = state.process(here.frame.process)
-    facts.flags["peak_contains_estimate"] = "consumed memory" in text
+    # Release 0.18 has the words of 0.19 and the sum of 0.27.
+    of_018 = (state.version or "").startswith("0.18.")
+    facts.flags["peak_contains_estimate"] = "consumed memory" in text or of_018
     for purpose, pattern in _HINTS:
         found = pattern.search(text)
         if found is not None:
@@ -223,6 +236,10 @@ MEMORY_RULES = compiled(
     ),
     (r"# (?:GPU|cuda|cpu) blocks: (\d[\d,]*)", _blocks),
     (r"Add \d+ padding layers, may waste at most ((?:\d*\.)?\d+)%", _padding),
+    (
+        r"Overriding num_gpu_blocks=(\d+) with num_gpu_blocks_override=(\d+)",
+        _override,
+    ),
     (r"Auto-fit max_model_len: reduced from \d+ to (\d+)", _auto_fit),
     (r"Applying persisted startup plan", _plan),
     (
