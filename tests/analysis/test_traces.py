@@ -70,14 +70,16 @@ def budget(step_ms: float, **over: Any) -> StepBudget:
     return StepBudget(**{**fields, **over})
 
 
-def read(found: StepBudget, *cells: CellResult) -> tuple[TracedStep, list[str]]:
+def read(
+    found: StepBudget, *cells: CellResult, wrapper: tuple[str, ...] = ()
+) -> tuple[TracedStep, list[str]]:
     run = Run(
         id="r",
         engine="vllm",
         timeline=Timeline(kind="monotonic"),
         launches=(
             Launch(name="a-l0", configuration="a"),
-            Launch(name="a-trace-l0", configuration="a"),
+            Launch(name="a-trace-l0", configuration="a", wrapper=wrapper),
         ),
         cells=(
             Cell(
@@ -120,6 +122,21 @@ def test_the_load_before_the_profiler_is_preferred_to_other_launches() -> None:
     step, _ = read(budget(12.0), cell(), own)
     assert (step.untraced_step_ms, step.match) == (11.5, "same")
     assert step.untraced_source == "TPOT of a-c8-untraced"
+
+
+def test_a_load_on_a_server_that_is_under_nsys_is_not_untraced() -> None:
+    own = cell(
+        name="a-c8-untraced",
+        launch="a-trace-l0",
+        warm_up=True,
+        capture="untraced",
+        tpot_ms=Stats(mean=11.5, median=11.5, p90=None, p99=None, max=None),
+    )
+    nsys = ("nsys", "launch")
+    step, _ = read(budget(12.0), cell(), own, wrapper=nsys)
+    assert (step.untraced_step_ms, step.match) == (10.0, "stretched")
+    step, codes = read(budget(12.0), own, wrapper=nsys)
+    assert (step.match, codes) == ("unknown", ["trace-unchecked"])
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 A profiler lengthens the host's part of a step. How much is told by the period of the
 steps when nobody traces: of the load that was driven on the same launch before the
-profiler ran, else of the measured cells of that configuration and concurrency.
+profiler ran, else of the measured cells of that configuration and concurrency. A server
+that is in a session of nsys has CUPTI attached to it even while nothing is recorded, so
+of its launch only measured cells of other launches tell.
 """
 
 from collections.abc import Sequence
@@ -60,6 +62,8 @@ def traced_steps(
         cells: Figures of all its cells.
     """
     configurations = {x.name: x.configuration for x in run.launches}
+    attached = {x.name for x in run.launches if x.wrapper}
+    free = [c for c in cells if c.launch not in attached]
     steps: list[TracedStep] = []
     findings: list[Finding] = []
     for budget in run.step_budgets:
@@ -68,7 +72,7 @@ def traced_steps(
         concurrency = _concurrency(run, budget)
         if configuration is None:
             continue
-        peers = _peers(budget, configuration, concurrency, cells)
+        peers = _peers(budget, configuration, concurrency, free)
         step = _step(budget, configuration, concurrency, peers)
         steps.append(step)
         finding = _finding(step)
