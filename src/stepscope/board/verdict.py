@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
+from stepscope.analysis.across.records import RepeatGroup
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number, repeats, span
+from stepscope.board.holes import WIDE_PCT, spread_pct
 from stepscope.board.hypotheses.power import CLOCK_TAKES
 from stepscope.board.regimes import Regime
 from stepscope.board.rules import RULES
@@ -75,7 +77,7 @@ def _delivered(cells: Sequence[CellResult], analysis: Analysis) -> str | None:
         f"{peak.configuration}: the highest throughput measured is {number(value)}"
         f" output tokens/s, at {at(peak)}"
     )
-    text += f" ({len(group.values)} repeats)" if group is not None else " (one run)"
+    text += f" ({_repeats(group)})"
     low, high = _tpot(least, analysis), _tpot(peak, analysis)
     if low is not None and high is not None and at(least) != at(peak):
         text += f"; a token takes {number(low)} ms at {at(least)}"
@@ -83,6 +85,16 @@ def _delivered(cells: Sequence[CellResult], analysis: Analysis) -> str | None:
     elif high is not None:
         text += f"; a token takes {number(high)} ms there"
     return text + "."
+
+
+def _repeats(group: RepeatGroup | None) -> str:
+    """Return how often it was measured, and between what where repeats disagree."""
+    if group is None:
+        return "one run"
+    text = f"{len(group.values)} repeats"
+    if spread_pct(group.ci95, group.mean) > WIDE_PCT:
+        text += f", {number(min(group.values))} to {number(max(group.values))}"
+    return text
 
 
 def _tpot(cell: CellResult, analysis: Analysis) -> float | None:

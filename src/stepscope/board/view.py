@@ -9,7 +9,7 @@ from stepscope.analysis.across.records import FloorPoint, RepeatGroup
 from stepscope.analysis.across.stepmodel import step_ms
 from stepscope.analysis.cell.columns import columns
 from stepscope.analysis.records import Analysis, CellResult, CellTelemetry
-from stepscope.board.doubts import Doubt, floor_doubts
+from stepscope.board.doubts import Doubt, floor_doubts, told_degrees
 from stepscope.board.experiments.pairs import Pair, pairs_of
 from stepscope.findings import Finding
 from stepscope.run.run import Cell, Launch, Run
@@ -17,6 +17,8 @@ from stepscope.run.samples import MetricsSnapshot, MetricValue
 
 #: Fewer samples than this in the window are no mean of anything.
 MIN_SAMPLES = 8
+#: Degrees of parallelism that make ranks: tensor, data, pipeline.
+_N_DEGREES = 3
 
 
 def has_gpu(run: Run) -> bool | None:
@@ -120,20 +122,21 @@ class CellView:
 
     @property
     def n_ranks(self) -> int | None:
-        """Ranks that share one step; None where the layout was not recorded."""
+        """Ranks that share one step; None where the layout was not recorded.
+
+        What the server's log or command says goes before what the run says: one run
+        may hold configurations of several layouts.
+        """
         layout = self.run.layout
         n = layout.tp * layout.dp * layout.pp
-        if n > 1 or self.run.n_gpus == 1 or self.has_gpu is False:
+        told = {} if self.launch is None else told_degrees(self.launch)
+        if told:
+            known = {"tp": layout.tp, "dp": layout.dp, "pp": layout.pp, **told}
+            n = int(np.prod(list(known.values())))
+        complete = len(told) == _N_DEGREES
+        if n > 1 or complete or self.run.n_gpus == 1 or self.has_gpu is False:
             return n
-        log = self.launch.log if self.launch is not None else None
-        if log is None:
-            return None
-        sizes = [
-            log.resolved.get(f"{kind}_parallel_size")
-            for kind in ("tensor", "pipeline", "data")
-        ]
-        known = [int(s) for s in sizes if isinstance(s, (int, float))]
-        return int(np.prod(known)) if len(known) == len(sizes) else None
+        return None
 
     def findings(self, *codes: str) -> tuple[Finding, ...]:
         """Return findings of this cell, or of its launch, that have these codes."""

@@ -1,6 +1,5 @@
 """bandwidth: moving bytes between memory and the chip takes the step."""
 
-from stepscope.analysis.across.points import tokens_a_step
 from stepscope.analysis.across.records import FloorPoint
 from stepscope.board.doubts import REACHES_PCT
 from stepscope.board.hypotheses.device import (
@@ -19,6 +18,12 @@ from stepscope.board.hypotheses.floors import (
     share_of,
 )
 from stepscope.board.hypotheses.reading import read_rate
+from stepscope.board.hypotheses.traffic import (
+    agreement,
+    counter,
+    not_moved,
+    sampled_pct,
+)
 from stepscope.board.opinion import (
     AT_LEAST_PCT,
     AT_MOST_PCT,
@@ -30,6 +35,7 @@ from stepscope.board.opinion import (
 from stepscope.board.records import Evidence
 from stepscope.board.timelines import busy
 from stepscope.board.view import CellView
+from stepscope.physics.hardware import find_gpu
 
 #: DRAM counter that agrees with a floor of AT_LEAST_PCT: the mean holds prefill and
 #: ramps that move fewer bytes.
@@ -38,48 +44,20 @@ _AGREES_PCT = 50.0
 _REACHES = 0.9
 #: Busy share of a step from which its time is that of its kernels.
 _BUSY_PCT = 90.0
-#: Counter and floor agree within this; a counter's own scatter is about a point.
-_AGREE_POINTS = 3.0
+#: A counter's own scatter.
 _SCATTER_POINTS = 1.0
-#: Traffic by counter over that of the floor: below it bytes that the floor counts were
-#: not moved. Measured on an H200: 1.00, 1.02 and 1.14.
-_LEAST_MOVED = 0.9
-
-
-def _read(view: CellView) -> float | None:
-    """Return the DRAM counter as it was sampled, percent of its peak."""
-    telemetry = view.telemetry
-    if telemetry is None:
-        return None
-    value = telemetry.dram_bw_pct_median
-    return telemetry.dram_bw_pct if value is None else value
-
-
-def _counter(view: CellView) -> tuple[float, Evidence] | None:
-    """Return the DRAM counter where it can be one."""
-    value = _read(view)
-    if value is None or impossible(view, "DRAM bandwidth counter", value):
-        return None
-    return value, seen(
-        view,
-        "DRAM bandwidth counter",
-        value,
-        "% of peak",
-        "GPM over the telemetry window, prefill included; real traffic reaches about"
-        " nine tenths of peak",
-    )
 
 
 def _broken_counter(view: CellView) -> Opinion | None:
-    found = impossible(view, "DRAM bandwidth counter", _read(view))
+    found = impossible(view, "DRAM bandwidth counter", sampled_pct(view))
     return Opinion(status="standing", evidence=found) if found else None
 
 
 def _dram_counter(view: CellView) -> Opinion | None:
-    counter = _counter(view)
-    if counter is None:
+    read = counter(view)
+    if read is None:
         return None
-    value, item = counter
+    value, item = read
     if value - _SCATTER_POINTS >= AT_LEAST_PCT:
         # The counter is no floor: what a config says has no part in it.
         against = exceeds_residence(view, value - _SCATTER_POINTS)
@@ -104,12 +82,12 @@ def _dram_counter(view: CellView) -> Opinion | None:
 
 
 def _floor_with_counter(view: CellView) -> Opinion | None:
-    floor, counter = floor_share(view), _counter(view)
-    if floor is None or counter is None:
+    floor, read = floor_share(view), counter(view)
+    if floor is None or read is None:
         return None
-    if floor.pct < AT_LEAST_PCT or counter[0] < _AGREES_PCT:
+    if floor.pct < AT_LEAST_PCT or read[0] < _AGREES_PCT:
         return None
-    evidence = (floor.evidence, counter[1])
+    evidence = (floor.evidence, read[1])
     return _weighed(view, floor, floor, "memory bandwidth", evidence)
 
 
@@ -179,42 +157,10 @@ def _against(view: CellView, share: Share, plain: Share | None) -> tuple[Evidenc
     elif plain is not None and plain.low_pct > REACHES_PCT:
         why = "no memory gives that much: the floor is not of this step"
         found.append(seen(view, "byte floor", plain.pct, "% of the step", why))
-    missing = _not_moved(view)
+    missing = not_moved(view)
     if missing is not None:
         found.append(missing)
     return tuple(found)
-
-
-def _not_moved(view: CellView) -> Evidence | None:
-    """Return the counter where it reads less than the floor's bytes come to.
-
-    Over the window as a whole: bytes of a step over TPOT, which holds the prefill of
-    others, for the share of a request's life that it decodes.
-    """
-    counter, traffic = _counter(view), _traffic_pct(view)
-    if counter is None or traffic is None:
-        return None
-    decodes = 0.0 if view.result is None else view.result.decode_efficiency or 0.0
-    least = _LEAST_MOVED * traffic * max(decodes, 0.0)
-    if counter[0] >= least:
-        return None
-    why = (
-        f"the floor's bytes come to {traffic:.3g} % of peak over TPOT, so at least"
-        f" {least:.3g} % was to be read: they were not moved, and coverage, shapes or"
-        " types of weights are not as taken"
-    )
-    return seen(view, "DRAM counter below the floor", counter[0], "% of peak", why)
-
-
-def _traffic_pct(view: CellView) -> float | None:
-    """Return the bytes of a step over TPOT, percent of the data sheet's bandwidth."""
-    floor, result = view.floor, view.result
-    if floor is None or result is None:
-        return None
-    tpot = (
-        result.tpot_ms.mean if result.server_tpot_ms is None else result.server_tpot_ms
-    )
-    return 100 * floor.floor_ms / (tpot * tokens_a_step(result)) if tpot else None
 
 
 def _headline(floor: FloorPoint) -> str:
@@ -229,45 +175,18 @@ def _floor_alone(view: CellView) -> Opinion | None:
     floor = floor_share(view)
     if floor is None:
         return None
-    agreement = _agreement(view)
+    beside = agreement(view)
     return Opinion(
         status="standing",
         share_pct=None if view.doubts else min(floor.pct, 100.0),
         evidence=tuple(
-            item
-            for item in (floor.evidence, agreement, doubted(view))
-            if item is not None
+            item for item in (floor.evidence, beside, doubted(view)) if item is not None
         ),
     )
 
 
-def _agreement(view: CellView) -> Evidence | None:
-    """Return the traffic that bytes and TPOT come to, beside what the counter reads."""
-    counter, traffic, result = _counter(view), _traffic_pct(view), view.result
-    if counter is None or traffic is None or result is None:
-        return None
-    read = counter[0]
-    apart = read - traffic
-    words = f"the DRAM counter reads {read:.3g} % (median), {apart:+.1f} points: "
-    if abs(apart) <= _AGREE_POINTS:
-        words += "two measurements that know nothing of each other agree"
-    elif apart > 0:
-        words += (
-            "more is read than decode steps need; prefill that shares steps reads too,"
-            " and lengthens TPOT"
-        )
-    else:
-        words += (
-            "less is read than the floor says: much of the window is no decode step,"
-            " or coverage or shapes are not as assumed"
-        )
-    return seen(
-        view,
-        f"bytes of a step over TPOT, at concurrency {result.concurrency}",
-        traffic,
-        "% of peak",
-        words,
-    )
+def _known_gpu(view: CellView) -> bool:
+    return view.run.gpu is not None and find_gpu(view.run.gpu) is not None
 
 
 def _would_decide(view: CellView) -> str:
@@ -283,7 +202,20 @@ def _would_decide(view: CellView) -> str:
     if view.doubts:
         settles = " ".join(dict.fromkeys(doubt.settles for doubt in view.doubts))
         return f"The byte floor is in doubt. {settles}"
-    if _counter(view) is not None:
+    missing = [
+        name
+        for name, lacks in (
+            ("the model's config.json", view.run.model_config is None),
+            ("the GPU's name as stepscope floor knows it", not _known_gpu(view)),
+        )
+        if lacks
+    ]
+    if missing:
+        return (
+            f"A byte floor needs {' and '.join(missing)}. Beside it the DRAM counter"
+            f" {SAMPLE_COUNTERS}, or {timeline}."
+        )
+    if counter(view) is not None:
         return f"The byte floor at the rate that memory gives: {timeline}."
     return (
         f"The DRAM counter {SAMPLE_COUNTERS}, beside the byte floor (stepscope floor)."
