@@ -1,6 +1,8 @@
 """The command: what it accepts, its one document, its exit codes."""
 
 import json
+import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -219,6 +221,22 @@ def test_what_can_not_be_compared_is_one_line(
     assert (got, out) == (code, "")
     assert words in err
     assert len(err.strip().splitlines()) == 1
+
+
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_verdict_that_nobody_reads_is_still_the_exit_code(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    run = saved(tmp_path / "run", {"base": QUIET, "slow": scaled(0.9)})
+    command = [sys.executable, "-m", "stepscope", "compare", str(run), *words]
+    with Path(os.devnull).open("w") as nothing:
+        found = subprocess.run(command, stdout=nothing, check=False)
+    assert found.returncode == 1
+    gone, end = os.pipe()
+    os.close(gone)
+    found = subprocess.run(command, stdout=end, stderr=subprocess.PIPE, check=False)
+    os.close(end)
+    assert (found.returncode, found.stderr) == (1, b"")
 
 
 def test_the_printed_page_says_the_answer_first(

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,22 @@ def test_a_reader_that_leaves_early_is_no_failure() -> None:
     line = f'{sys.executable} -m stepscope log "{log}" | head -1 >/dev/null'
     shell = f"set -o pipefail; {line}"
     assert subprocess.run(["bash", "-c", shell], check=False).returncode == 0
+
+
+def test_a_reader_that_has_left_is_no_failure_of_any_command(tmp_path: Path) -> None:
+    config = Path(__file__).parents[2] / "examples/post/config.json"
+    for words in (("doctor",), ("floor", str(config), "--gpu", "B300")):
+        gone, end = os.pipe()
+        os.close(gone)
+        found = subprocess.run(
+            [*STEPSCOPE, *words],
+            stdout=end,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        os.close(end)
+        assert (found.returncode, found.stderr) == (0, ""), words
 
 
 def test_input_nested_too_deeply_is_damaged_input(tmp_path: Path) -> None:

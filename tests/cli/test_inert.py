@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 from stepscope.cli.inert import Inert, inert
 
@@ -46,12 +47,14 @@ def test_colours_lines_and_tabs_pass() -> None:
 
 def test_bytes_written_beside_the_text_pass() -> None:
     raw = io.BytesIO()
-    out = Inert(io.TextIOWrapper(raw, encoding="utf-8"))
+    out: Any = Inert(io.TextIOWrapper(raw, encoding="utf-8"))
     out.write("a\x1b[2J\n")
     out.flush()
     out.buffer.write(b"\x1b{}")
     out.flush()
     assert raw.getvalue() == "a\ufffd[2J\n".encode() + b"\x1b{}"
+    assert out.encoding == "utf-8"
+    assert not out.isatty()
 
 
 def test_an_error_with_an_endless_name_is_a_line_of_bounded_length(

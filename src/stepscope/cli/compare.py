@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from stepscope.cli.readers import read_or_not
 from stepscope.errors import RecipeError
 
 if TYPE_CHECKING:
@@ -77,14 +78,14 @@ def compare(
     metric = chosen[0] if metrics else deciding(found.table)
     decision = decide(found, metric, tolerated)
     document = compare_document(found, decision, metric, tolerated)
-    if as_json:
-        sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
-    else:
-        from rich.console import Console
+    with read_or_not():
+        if as_json:
+            sys.stdout.buffer.write(msgspec.json.encode(document) + b"\n")
+        else:
+            from rich.console import Console
 
-        print_comparison(Console(highlight=False), document)
+            print_comparison(Console(highlight=False), document)
     if decision.exit_code == 5:
-        sys.stdout.flush()
         print(
             f"compare: {document.why}; expected an interval that decides."
             f" {document.what_to_run}.",

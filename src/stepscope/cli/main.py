@@ -15,6 +15,7 @@ import click
 
 from stepscope import __version__
 from stepscope.cli.inert import Inert
+from stepscope.cli.readers import ReaderLeftError, forget_stdout, noticing_readers
 from stepscope.errors import RecipeError, StepscopeError
 
 #: command -> (module, attribute, one line of help). The one place to add a command.
@@ -56,6 +57,10 @@ class _Lazy(click.Group):
         )
         return command
 
+    def invoke(self, ctx: click.Context) -> object:
+        with noticing_readers():
+            return super().invoke(ctx)
+
     def format_commands(
         self, ctx: click.Context, formatter: click.HelpFormatter
     ) -> None:
@@ -90,11 +95,8 @@ def entry() -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         print("stepscope: interrupted", file=sys.stderr)
         sys.exit(130)
-    except SystemExit as leaving:
-        # rich leaves with 1 when a pager closes early; 1 means "worse" here.
-        sys.exit(0 if leaving.code == 1 and _stdout_is_gone() else leaving.code)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except ReaderLeftError:
+        forget_stdout()
         sys.exit(0)
     except RecursionError:
         found = "it is nested too deeply to be read; expected the form of its kind."
@@ -109,7 +111,7 @@ def entry() -> NoReturn:
         )
         do = " Check the path." if wrong_path and error.filename else ""
         _say(f"{where}: {error.strerror or error}.{do}")
-        _forget_stdout()
+        forget_stdout()
         sys.exit(2 if do else 3)
     except Exception as error:  # the last line of defence: one line, no traceback
         if os.environ.get("STEPSCOPE_DEBUG") == "1":
@@ -132,15 +134,6 @@ def _be_able_to_print() -> None:
             stream.reconfigure(errors="replace")
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout = Inert(sys.stdout)
-
-
-def _stdout_is_gone() -> bool:
-    return os.path.samestat(os.fstat(1), Path(os.devnull).stat())
-
-
-def _forget_stdout() -> None:
-    """Keep the interpreter from failing once more on what it could not write."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _say(line: str) -> None:
