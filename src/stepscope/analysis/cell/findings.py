@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 
 from stepscope.analysis.cell import (
     beside_rules,
+    bursts,
     loop_rules,
     modes,
     open_rules,
@@ -20,6 +21,7 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     records_rules.clocks,
     records_rules.identities,
     records_rules.token_counts,
+    bursts.whole_answers,
     loop_rules.partial_waves,
     records_rules.unsent,
     loop_rules.steady,

@@ -4,6 +4,7 @@ import math
 from collections import Counter
 from typing import Any
 
+from stepscope.analysis.cell.bursts import in_one_piece, tpot_stats
 from stepscope.analysis.cell.latency import (
     chunks_per_token,
     decode_efficiency,
@@ -72,7 +73,7 @@ def cell_result(
         requests_per_s=int(rows.timed.sum()) / duration_s if duration_s else None,
         steady_output_tokens_per_s=steady_tokens_per_s(rows, m.concurrency, m.steady),
         ttft_ms=stats(rows.ttft_ns()),
-        tpot_ms=stats(rows.tpot_ns()),
+        tpot_ms=tpot_stats(rows),
         itl_ms=gap_stats(rows.chunks),
         e2el_ms=stats(rows.e2el_ns()),
         decode_efficiency=None if efficiency is None else efficiency.value,
@@ -102,11 +103,12 @@ def client_tpot_ms(m: Measured) -> float | None:
     """Return the client's mean TPOT, weighted as the server's metric is."""
     if m.cell.summary is not None and not m.cell.requests:
         return m.cell.summary.stats.get("tpot_ms", {}).get("mean")
+    if in_one_piece(m.columns):
+        return None
     if m.server.tpot_per_token:
         weighted = token_weighted_tpot_ns(m.columns)
         return None if weighted is None else ms(weighted)
-    values = m.columns.tpot_ns()
-    return ms(float(values.mean())) if values.size else None
+    return tpot_stats(m.columns).mean
 
 
 def _identity(m: Measured, findings: tuple[Finding, ...]) -> dict[str, Any]:
