@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from stepscope.analysis.compare.advice import other_metrics, what_to_run
 from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.contrasts import unit_of
-from stepscope.analysis.compare.decide import Decision, other_metrics, what_to_run
+from stepscope.analysis.compare.decide import Decision
 from stepscope.analysis.compare.order import letters
 from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
 from stepscope.findings import Finding

@@ -9,9 +9,10 @@ from scipy import stats
 from tests.analysis.compare.made import arm, run_of, whole
 
 from stepscope.analysis.across.power import runs_needed
+from stepscope.analysis.compare.advice import what_to_run
 from stepscope.analysis.compare.answers import first_difference
 from stepscope.analysis.compare.compare import Compared
-from stepscope.analysis.compare.decide import decide, what_to_run
+from stepscope.analysis.compare.decide import decide
 from stepscope.analysis.compare.many import p_value, quantile
 from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.sessions import session_key, what_runs
@@ -575,3 +576,42 @@ def test_round_figures_may_agree_by_chance(result_of: Make) -> None:
     (one,) = found.comparisons
     assert (one.n_a, one.n_b, one.verdict) == (3, 3, "slower")
     assert "copied-results" not in {f.code for f in found.findings}
+
+
+def test_a_row_that_one_side_lost_is_no_pass(result_of: Make) -> None:
+    """All cells of b at 256 failed; elsewhere it is as fast as a."""
+    rng = np.random.default_rng(28)
+    cells = arm(result_of, "a", 0, 4, rng, cv=0.003)
+    cells += arm(result_of, "b", 0, 4, rng, cv=0.003)
+    assert decide(whole(cells), RATE).exit_code == 0
+    failed = [
+        msgspec.structs.replace(c, status="failed", valid=False, void_reasons=())
+        if (c.configuration, c.concurrency) == ("b", 256)
+        else c
+        for c in cells
+    ]
+    found = whole(failed)
+    for margin in (None, 0.02):
+        assert decide(found, RATE, margin).exit_code == 5
+    assert "rows-lost" in {f.code for f in found.findings}
+    assert what_to_run(found, RATE).startswith("Find why no cell of b stands at 256")
+    # What it loses by, it still loses.
+    slow = [
+        msgspec.structs.replace(
+            c, output_tokens_per_s=0.9 * (c.output_tokens_per_s or 0)
+        )
+        if c.configuration == "b"
+        else c
+        for c in failed
+    ]
+    assert decide(whole(slow), RATE).exit_code == 1
+
+
+def test_a_row_that_was_not_asked_of_one_side_is_said(result_of: Make) -> None:
+    rng = np.random.default_rng(29)
+    cells = arm(result_of, "a", 0, 4, rng, cv=0.003)
+    cells += arm(result_of, "b", 0, 4, rng, cv=0.003, rows=(8, 16))
+    found = whole(cells)
+    assert decide(found, RATE).exit_code == 0
+    (note,) = [f for f in found.findings if f.code == "rows-alone"]
+    assert note.message.startswith("at 32, 64, 128, 256 only a has a figure")

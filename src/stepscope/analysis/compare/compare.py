@@ -14,6 +14,7 @@ from stepscope.analysis.compare.notes import (
     no_common_row,
     noisy,
     open_loops,
+    rows_alone,
     shared_baseline,
     unknown_sessions,
 )
@@ -120,6 +121,7 @@ def compare(
         refused=tuple(refused),
         findings=(
             *no_common_row(laid, a, bs),
+            *rows_alone(laid, a, bs),
             *copied(laid, a, bs),
             *open_loops(laid),
             *across_findings(laid, refused),

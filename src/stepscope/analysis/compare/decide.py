@@ -1,6 +1,5 @@
 """One answer for a program that waits: worse, not worse, or not known."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -9,13 +8,9 @@ from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.contrasts import STARTS
 from stepscope.analysis.compare.judge import Family, Judged, holm, verdict
 from stepscope.analysis.compare.many import p_value
-from stepscope.analysis.compare.records import Comparison, Verdict
-from stepscope.analysis.compare.rows import units_needed
+from stepscope.analysis.compare.records import Verdict
 from stepscope.analysis.compare.table import METRICS
-from stepscope.findings import Finding
 
-#: More repeats than this are no plan but a sign that something else moves.
-_NO_PLAN = 30
 #: verdict of the whole -> exit code of the contract.
 EXIT_CODES: dict[Verdict, int] = {
     "faster": 0,
@@ -57,7 +52,8 @@ def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
     slower; it is not worse where that mean is same or faster, or every row is. With a
     margin it is worse only where a loss above the margin holds after Holm, and not
     worse where every row, or the mean of rows that agree, is shown to lose less: by a
-    one-sided 95 % bound. Several configurations: the worst of them.
+    one-sided 95 % bound. Where a has a figure and all that b ran there came to
+    nothing, b is no better than not known. Several configurations: the worst of them.
 
     Args:
         of: What was compared.
@@ -70,6 +66,9 @@ def decide(of: Compared, metric: str, margin: float | None = None) -> Decision:
         f.b: _against_margin(f, margin) if margin is not None else _bare(f)
         for f in families
     }
+    for b, (_, exit_code) in told.items():
+        if not exit_code and of.table.rows_lost(of.a, b):
+            told[b] = unknown
     worst, code = min(told.values(), key=_ORDER.index)
     which = ", ".join(b for b, told_ in told.items() if told_ == (worst, code))
     why = _why(which, (worst, code), of.a, metric, margin)
@@ -105,13 +104,13 @@ def _verdict(of: Family) -> Verdict:
     return "faster" if "faster" in rows else "same"
 
 
-def _limit(of: Family, margin: float) -> float:
+def tolerated(of: Family, margin: float) -> float:
     """Return the tolerated loss as a difference of logs."""
     return float(-np.log1p(-margin) if METRICS[of.metric] > 0 else np.log1p(margin))
 
 
 def _against_margin(of: Family, margin: float) -> Told:
-    sign, limit = METRICS[of.metric], _limit(of, margin)
+    sign, limit = METRICS[of.metric], tolerated(of, margin)
     mean = of.pooled if of.rows_agree else None
     known = [j for j in (*of.judged, mean) if j is not None]
     if any(x.holds for x in holm([_beyond(j, sign, limit) for j in known])):
@@ -148,103 +147,3 @@ def _why(which: str, told: Told, a: str, metric: str, margin: float | None) -> s
         return f"{which} {shown} not worse than {a}{by} in {metric}"
     word = "the same as" if worst == "same" else "faster than"
     return f"{which} is {word} {a} in {metric}"
-
-
-def what_to_run(of: Compared, metric: str, margin: float | None = None) -> str:
-    """Return in one line what would settle the open rows of a metric."""
-    names = ", ".join(of.bs)
-    if of.refused:
-        return (
-            f"Measure {of.a} in the session of {names} too, first and last,"
-            " as an anchor; or both in one run, as baseline and patch"
-        )
-    rows = [c for c in of.comparisons if c.metric == metric]
-    mine = [c for c in rows if c.verdict == "undetermined"]
-    if not rows:
-        return (
-            f"Take {metric} of both: at no common workload point is it known of both"
-            if of.comparisons
-            else "Measure both at the same workload points with one recipe"
-        )
-    if not mine and margin is not None:
-        return _which_side(of, metric, margin)
-    if all(c.ci95_pct is None for c in mine):
-        why = dict.fromkeys(
-            c.reason.partition(": no interval")[0] for c in mine if c.reason
-        )
-        return (
-            "Measure both in one run, as baseline and [[patch]] of a recipe, with"
-            f" n_launches = 3: {'; '.join(why)}"
-        )
-    known = [c for c in mine if c.runs_needed is not None]
-    if not known:
-        return (
-            "No number of repeats up to 1,000 settles it: find what moves the figures"
-            " of one configuration first"
-        )
-    return _priced(known)
-
-
-def _which_side(of: Compared, metric: str, margin: float) -> str:
-    """Return how many units tell whether a loss is tolerated."""
-    needed = [
-        units_needed(
-            abs(METRICS[metric] * j.value + _limit(f, margin)), one, j.error, j.df
-        )
-        for f in of.families
-        if f.metric == metric
-        for one, j in zip(f.rows, f.judged, strict=True)
-        if j is not None
-    ]
-    known = [n for n in needed if n is not None]
-    each = f"{max(known)} units" if known else "many more units"
-    return (
-        f"Take {each} of each, on starts of their own: the difference is shown, but not"
-        f" on which side of {100 * margin:g} % it lies"
-    )
-
-
-def _priced(known: Sequence[Comparison]) -> str:
-    """Return how many more units settle rows, with minutes and money.
-
-    A launch measures all rows, so the neediest row decides.
-    """
-    most = max(known, key=lambda c: (c.runs_needed or 0) - min(c.n_a, c.n_b))
-    more = (most.runs_needed or 0) - min(most.n_a, most.n_b)
-    text = f"{more} more {most.unit}{_plural(most.unit, more)} of each"
-    if most.unit == "run":
-        text += f", each on a start of its own (n_launches = {more + 1})"
-    if most.minutes_needed is not None:
-        text += f", about {most.minutes_needed:.1f} minutes"
-    if most.usd_needed is not None:
-        text += f" and {most.usd_needed:.2f} USD"
-    if more > _NO_PLAN:
-        return (
-            "Find what makes one configuration differ by itself first: as it is,"
-            f" {text} would settle it with 80 % power"
-        )
-    return f"Take {text}: that settles it with 80 % power"
-
-
-def _plural(unit: str, n: int) -> str:
-    ending = "es" if unit == "launch" else "s"
-    return "" if n == 1 else ending
-
-
-def other_metrics(of: Compared, metric: str) -> list[Finding]:
-    """Say where a figure that does not decide is shown to be slower."""
-    slower: dict[tuple[str, str], list[str]] = {}
-    for c in of.comparisons:
-        if c.metric != metric and c.verdict == "slower":
-            at = f"{c.concurrency} ({c.delta_pct:+.1f} %)"
-            slower.setdefault((c.b, c.metric), []).append(at)
-    return [
-        Finding(
-            code="other-metric-worse",
-            severity="warning",
-            message=f"{b} is slower than {of.a} in {name} at concurrency"
-            f" {', '.join(where)}, while {metric} decides",
-            hint=f"Let it decide: --metric {name}.",
-        )
-        for (b, name), where in slower.items()
-    ]

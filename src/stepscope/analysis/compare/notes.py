@@ -12,6 +12,7 @@ from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.rows import ONE_START
 from stepscope.analysis.compare.table import RATE, Table, is_open
 from stepscope.findings import Finding
+from stepscope.recipe.records import Workload
 
 #: A server alone on its machine repeats within 1 %.
 _NOISY = 0.05
@@ -27,9 +28,7 @@ def across_findings(of: Table, refused: Sequence[Contrast]) -> list[Finding]:
     found = []
     for (a, b), ones in pairs.items():
         here = " and ".join(of.sessions[s].text for s in ones[0].sessions)
-        rows = ", ".join(
-            dict.fromkeys(str(r.row.concurrency or r.row.request_rate) for r in ones)
-        )
+        rows = rows_text([r.row for r in ones])
         found.append(
             Finding(
                 code="cross-session",
@@ -207,6 +206,47 @@ def open_loops(of: Table) -> list[Finding]:
             " schedule's: there only latencies are compared",
         )
     ]
+
+
+def rows_text(rows: Sequence[Workload]) -> str:
+    """Return the rows by concurrency or rate, such as ``8, 64``."""
+    names = (r.concurrency or r.request_rate or "all at once" for r in rows)
+    return ", ".join(dict.fromkeys(f"{name}" for name in names))
+
+
+def rows_alone(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:
+    """Say at which workload points one side has a figure and the other has none."""
+    rows: dict[str, dict[Workload, None]] = defaultdict(dict)
+    for reading in of.readings:
+        rows[reading.arm][reading.row] = None
+    found = []
+    for b in bs:
+        if not rows[a].keys() & rows[b].keys():
+            continue
+        lost = of.rows_lost(a, b)
+        if lost:
+            found.append(
+                Finding(
+                    code="rows-lost",
+                    severity="warning",
+                    message=f"no cell of {b} stands at {rows_text(lost)}, where {a} has"
+                    " a figure: that may be its effect, so it is not called the same"
+                    " or better",
+                    hint=f"Find what voided the cells of {b} there.",
+                )
+            )
+        for one, other in ((a, b), (b, a)):
+            alone = [r for r in rows[one] if r not in rows[other] and r not in lost]
+            if alone:
+                found.append(
+                    Finding(
+                        code="rows-alone",
+                        severity="info",
+                        message=f"at {rows_text(alone)} only {one} has a figure,"
+                        f" {other} has none: nothing is compared there",
+                    )
+                )
+    return found
 
 
 def no_common_row(of: Table, a: str, bs: Sequence[str]) -> list[Finding]:

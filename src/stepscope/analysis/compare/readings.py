@@ -43,7 +43,7 @@ def joined(readings: Sequence[Reading]) -> list[Reading]:
     rows: dict[Workload, list[tuple[Workload, tuple[float | None, ...]]]] = {}
     found: list[tuple[Reading, Workload, int]] = []
     for one in readings:
-        bare = _bare(one.row)
+        bare = bare_row(one.row)
         known = rows.setdefault(bare, [])
         lengths = _lengths(one.row)
         at = next(
@@ -82,7 +82,8 @@ def _lengths(row: Workload) -> tuple[int | None, int | None]:
     return row.input_tokens, row.output_tokens
 
 
-def _bare(row: Workload) -> Workload:
+def bare_row(row: Workload) -> Workload:
+    """Return a row without lengths, which some sources do not say."""
     return msgspec.structs.replace(row, input_tokens=None, output_tokens=None)
 
 

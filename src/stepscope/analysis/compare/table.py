@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 import msgspec
 
 from stepscope.analysis.across.points import figures_of, readable, value_of
-from stepscope.analysis.compare.readings import Reading, joined, without_copies
+from stepscope.analysis.compare.readings import (
+    Reading,
+    bare_row,
+    joined,
+    without_copies,
+)
 from stepscope.analysis.compare.records import LeftOut
 from stepscope.analysis.compare.sessions import SessionKey, session_key, what_runs
 from stepscope.analysis.records import CellResult
@@ -69,6 +74,7 @@ class Table:
         starts: Launches in order of time where it is known.
         sessions: By key.
         same: (arm, session) to what ran; None where it is not known.
+        lost: (arm, row) of cells that were run and may not support a figure.
     """
 
     readings: tuple[Reading, ...]
@@ -76,11 +82,25 @@ class Table:
     starts: tuple[Start, ...]
     sessions: Mapping[str, SessionKey]
     same: Mapping[tuple[str, str], str | None]
+    lost: frozenset[tuple[str, Workload]] = frozenset()
 
     @property
     def arms(self) -> tuple[str, ...]:
         """Names of what was measured, in order of the runs."""
         return tuple(dict.fromkeys(arm for arm, _ in self.same))
+
+    def rows_lost(self, a: str, b: str) -> tuple[Workload, ...]:
+        """Return where a has a reading and all that b ran there came to nothing."""
+        mine, theirs = (
+            {r.row for r in self.readings if r.arm == arm} for arm in (a, b)
+        )
+        bare = {row for arm, row in self.lost if arm == b}
+        return tuple(
+            sorted(
+                (row for row in mine - theirs if bare_row(row) in bare),
+                key=lambda r: (r.concurrency or 0, r.request_rate or 0),
+            )
+        )
 
     def changes(self, arm: str) -> frozenset[tuple[str, ...]]:
         """Return the different sets of flags that an arm's servers took to boot."""
@@ -107,6 +127,7 @@ class _Making:
     starts: list[Start] = field(default_factory=list)
     sessions: dict[str, SessionKey] = field(default_factory=dict)
     same: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    lost: set[tuple[str, Workload]] = field(default_factory=set)
 
 
 def table(measured: Sequence[Measured]) -> Table:
@@ -135,6 +156,7 @@ def table(measured: Sequence[Measured]) -> Table:
         starts=tuple(starts),
         sessions=made.sessions,
         same=made.same,
+        lost=frozenset(made.lost),
     )
 
 
@@ -160,10 +182,11 @@ def _add(made: _Making, of: Measured, several: bool) -> None:
         made.same.setdefault(where, _what(of, result, launch, several))
         if result.warm_up:
             continue
+        row = row_of(cells[result.name].workload)
         if result.name not in good:
             made.left_out.append(_void(result, arm))
+            made.lost.add((arm, bare_row(row)))
             continue
-        row = row_of(cells[result.name].workload)
         figures = {
             m: value_of(result, m) for m in METRICS if m != RATE or not is_open(row)
         }
