@@ -46,7 +46,7 @@ def diagnose(log: ServerLog, *, exit_code: int | None = None) -> BootVerdict:
     """
     root = find_root(log, exit_code)
     if root is None:
-        return _no_failure(log)
+        return _no_failure(log, exit_code)
     if root.failure is None:
         return _without_words(root, log)
     failure = root.failure
@@ -74,7 +74,7 @@ def diagnose(log: ServerLog, *, exit_code: int | None = None) -> BootVerdict:
     )
 
 
-def _no_failure(log: ServerLog) -> BootVerdict:
+def _no_failure(log: ServerLog, exit_code: int | None) -> BootVerdict:
     boot = log.boot
     if boot.ready_line is not None:
         why = f"The server says that it serves in line {boot.ready_line}"
@@ -82,6 +82,9 @@ def _no_failure(log: ServerLog) -> BootVerdict:
             why += f", {boot.seconds_to_ready:.0f} s after its first line"
         if boot.shutdown_line is not None:
             why += f"; it was stopped in an orderly way in line {boot.shutdown_line}"
+        elif exit_code in (-9, 137):
+            why += "; it was ended by SIGKILL, by its supervisor or for want of host"
+            why += " memory (dmesg or memory.events tells), and could not say so"
         return BootVerdict(
             outcome="ready", why=why + ".", wrong_readings=_harmless(log)
         )
@@ -134,6 +137,9 @@ def _unknown(failure: Failure) -> Advice:
         advice.why = "Host memory could not be allocated"
         advice.why += f" ({size:.2f} GiB)" if size is not None else ""
         advice.why += f", not the GPU's; nothing was killed: {failure.text[:200]}"
+        if "hierarchical cache" in failure.text:
+            effect = "a smaller cache on the host; the message has the figures"
+            advice.fix("--hicache-ratio", "lower", None, effect, "medium")
         advice.fix(
             "memory limit of the container",
             "raise",

@@ -194,6 +194,10 @@ def _port(failure: Failure, log: ServerLog) -> Advice:
 
 def _model(failure: Failure, log: ServerLog) -> Advice:
     part = failure.names.get("part")
+    if "clip_model_loader" in failure.text:
+        advice = Advice(why=f"The projector was not found: {failure.text[:240]}")
+        advice.fix("--mmproj", "set", None, "a file that exists, or remove the flag")
+        return advice
     if part is not None:
         advice = Advice(why=f"The model's {part} was not found: {failure.text[:240]}")
         if part == "tokenizer":

@@ -6,8 +6,8 @@ from stepscope.run.serverlog import Failure, ServerLog
 
 #: Less than this is the driver's and the desktop's own, GiB.
 TENANT_GIB = 3.0
-#: Size of a GH200 with 144 GB, which no other GPU reports.
-UNIFIED_GIB = 142.5
+#: A GH200 with 144 GB and a GB10; no other GPU reports these sizes.
+UNIFIED_GIB = (142.5, 119.6)
 
 
 def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
@@ -41,7 +41,7 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
         held -= shared
     fits = floor_to((max(0.0, free - 0.25) + shared) / total, 0.01)
     if held > TENANT_GIB and held > 0.04 * total:
-        unified = abs(total - UNIFIED_GIB) < 0.5 or any(
+        unified = any(abs(total - size) < 0.5 for size in UNIFIED_GIB) or any(
             name in _names(log) for name in ("GH200", "GB10", "GB200", "Spark")
         )
         if unified:

@@ -27,11 +27,13 @@ _LOUD = re.compile(
     r"rror|xception|out of memory|[Kk]illed|died|Bus error|oom|OOM|NV_ERR|NCCL WARN|"
     r"No space left|unable to|failed|fatal|Segmentation|Aborted|bad_alloc|"
     r"requires|terminate called|[Ff]atal|Timed out|exited with code|SIG[A-Z]|"
-    r"[Ee]xit ?code|not supported|only support|no kernel image|custom code|"
+    r"[Ee]xit ?code|atchdog|not supported|only support|no kernel image|custom code|"
     r"not enough|assert|couldn't bind",
 )
 #: An engine that repeats what its worker raised.
 _QUOTED = re.compile(r"Worker failed with error '(.*)', please check")
+#: What some reports of another failure say of its reason.
+_TELLING = re.compile(r"not enough GPU memory|: failed to open ")
 MAX_FRAMES = 80
 #: A traceback that has not ended after so many lines never will.
 MAX_TRACEBACK_LINES = 400
@@ -176,9 +178,7 @@ class FailureReader:
     def _loose(self, state: State, here: Here, who: str | None) -> None:
         """A line outside any traceback that no logger called an error."""
         text = here.text
-        if text.startswith(("    ", "Ignore import error")):
-            return
-        if _kernel(state, here):
+        if _kernel(state, here) or text.startswith(("    ", "Ignore import error")):
             return
         if "OOM detected, falling back" in text:
             state.event(here, "autotune", code="autotune-oom")
@@ -272,7 +272,7 @@ def classify(text: str, exception: str | None) -> tuple[str, re.Match[str] | Non
         if killed is not None and (killed["n_exit_code"] or killed["n_exit_code2"]):
             return "killed", killed
         for name, pattern in SIGNATURES[:-1]:
-            hit = pattern.search(text) if "not enough GPU memory" in text else None
+            hit = pattern.search(text) if _TELLING.search(text) else None
             if hit is not None:
                 return name, hit
         return "wrapper", None

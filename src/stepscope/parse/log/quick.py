@@ -28,7 +28,7 @@ STEMS = (
     b"imed out", b"egment", b"Bus ", b"borted", b"bad_alloc", b"exited", b"enough",
     b"ssert", b"terminate", b"hutting", b"hutdown", b"nterrupt", b"raceback", b"SIG",
     b"signal", b"Process ", b"cleaning up", b"pplication", b"version ", b"non-default",
-    b"Load w", b" time =", b"bind", b"oom_kill",
+    b"Load w", b" time =", b"bind", b"oom_kill", b"atchdog",
 )  # fmt: skip
 
 

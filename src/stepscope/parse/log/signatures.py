@@ -87,7 +87,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"SYCL_Host|ROCm_Host|Vulkan_Host) buffer|"
             r"DefaultCPUAllocator: (?:can't allocate|not enough) memory|"
             r"\[Errno 12\] Cannot allocate memory|std::bad_alloc|"
-            r"numpy\S*MemoryError: Unable to allocate",
+            r"numpy\S*MemoryError: Unable to allocate|"
+            r"Not enough host memory available",
             0,
         ),
         (
@@ -204,8 +205,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"(?:processor|extractor)) for '(?P<model2>[^']+)'|"
             r"No such file or directory: '[^']*config\.json'|"
             r"You are trying to access a gated repo|"
-            r"(?:failed to open GGUF file|error loading model: .*(?:No such file|"
-            r"failed to open))|"
+            r"(?:failed to open GGUF file|clip_model_loader: failed to open|"
+            r"error loading model: .*(?:No such file|failed to open))|"
             r"couldn't connect to 'https://huggingface\.co'",
             0,
         ),
@@ -311,7 +312,10 @@ KERNEL_KILL = re.compile(
     r"(?P<n_pid>\d+)?,? ?\(?(?P<name>[^),]*)\)?"
 )
 KERNEL_RSS = re.compile(r"(anon|file|shmem)-rss: ?(\d+) ?kB")
-KERNEL_OTHER = re.compile(r"oom-kill:constraint=(?P<constraint>\w+)|invoked oom-killer")
+KERNEL_OTHER = re.compile(
+    r"oom-kill:constraint=(?P<constraint>\w+)|invoked oom-killer|"
+    r"[Rr]eason[:=]\s*OOMKilled|\"OOMKilled\": ?true|killed by the OOM killer"
+)
 MEMORY_EVENTS = re.compile(r"^(?:memory\.events:? ?)?oom_kill:? (?P<n_kills>\d+)$")
 
 OOM_NUMBERS = {
