@@ -193,7 +193,7 @@ def _split(side: str) -> tuple[Path, str | None]:
 
 def _measured(path: Path) -> "Measured":
     from stepscope.analysis.analyze import analyze
-    from stepscope.analysis.compare.table import Measured, anomalous
+    from stepscope.analysis.compare.table import Measured, anomalous, doubtful
     from stepscope.errors import RefusedError
     from stepscope.importers.open import open_any
 
@@ -201,7 +201,8 @@ def _measured(path: Path) -> "Measured":
     analysis = analyze(run)
     if all(cell.warm_up for cell in analysis.cells):
         raise RefusedError(str(path), "no measured cell in it", "something to compare")
-    return Measured(run, analysis.cells, anomalous(analysis.findings), run.id)
+    found = analysis.findings
+    return Measured(run, analysis.cells, anomalous(found), run.id, doubtful(found))
 
 
 def _configurations(of: "Measured") -> tuple[str, ...]:

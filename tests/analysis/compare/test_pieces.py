@@ -11,14 +11,15 @@ from tests.analysis.compare.made import arm, run_of, whole
 from stepscope.analysis.across.power import runs_needed
 from stepscope.analysis.compare.advice import what_to_run
 from stepscope.analysis.compare.answers import first_difference
-from stepscope.analysis.compare.compare import Compared
+from stepscope.analysis.compare.compare import Compared, compare
 from stepscope.analysis.compare.decide import decide
 from stepscope.analysis.compare.many import p_value, quantile
 from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.sessions import session_key, what_runs
 from stepscope.analysis.compare.spread import spread
-from stepscope.analysis.compare.table import Measured, deciding
+from stepscope.analysis.compare.table import Measured, deciding, doubtful
 from stepscope.analysis.records import CellResult
+from stepscope.findings import Finding
 from stepscope.run.run import Answer, Launch, Machine, Run, Timeline
 
 Make = Callable[..., CellResult]
@@ -615,3 +616,29 @@ def test_a_row_that_was_not_asked_of_one_side_is_said(result_of: Make) -> None:
     assert decide(found, RATE).exit_code == 0
     (note,) = [f for f in found.findings if f.code == "rows-alone"]
     assert note.message.startswith("at 32, 64, 128, 256 only a has a figure")
+
+
+def test_what_is_doubtful_of_a_figure_is_said_of_its_difference(
+    result_of: Make,
+) -> None:
+    rng = np.random.default_rng(30)
+    cells = arm(result_of, "a", 0, 4, rng) + arm(result_of, "b", 0.1, 4, rng)
+    cells += arm(result_of, "c", 0.1, 4, rng)
+    found = [
+        Finding(
+            code=code, severity="warning", message=f"told of {launch}", launch=launch
+        )
+        for code, launch in (
+            ("warmup-not-converged", "b-s0-l0"),
+            ("warmup-not-converged", "b-s0-l1"),
+            ("warmup-not-converged", "c-s0-l1"),
+            ("no-repeats", "b-s0-l1"),
+        )
+    ]
+    measured = Measured(run_of(cells), cells, frozenset(), "made", doubtful(found))
+    notes = [
+        f.message
+        for f in compare((measured,), "a", ["b"]).findings
+        if "told of" in f.message
+    ]
+    assert notes == ["b: told of b-s0-l0 (and 1 more of these)"]

@@ -8,6 +8,7 @@ from stepscope.analysis.compare.contrasts import Contrast, Rows, contrasts
 from stepscope.analysis.compare.judge import Family, family
 from stepscope.analysis.compare.notes import (
     across_findings,
+    carried,
     copied,
     launch_findings,
     left_out_findings,
@@ -127,6 +128,7 @@ def compare(
             *across_findings(laid, refused),
             *unknown_sessions(families),
             *launch_findings(laid, found),
+            *carried(measured, laid, a, bs),
             *shared_baseline(found, a),
             *_of_arms(laid, a, bs),
         ),

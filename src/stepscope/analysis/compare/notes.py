@@ -10,7 +10,7 @@ from stepscope.analysis.compare.judge import SAME, Family
 from stepscope.analysis.compare.readings import COPY
 from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.rows import ONE_START
-from stepscope.analysis.compare.table import RATE, Table, is_open
+from stepscope.analysis.compare.table import RATE, Measured, Table, is_open
 from stepscope.findings import Finding
 from stepscope.recipe.records import Workload
 
@@ -58,6 +58,37 @@ def unknown_sessions(families: Sequence[Family]) -> list[Finding]:
         )
         for a, b in sorted(pairs)
     ]
+
+
+def carried(
+    measured: Sequence[Measured], of: Table, a: str, bs: Sequence[str]
+) -> list[Finding]:
+    """Say what is doubtful about the figures that are compared: one finding a code."""
+    mine = [r for r in of.readings if r.arm in (a, *bs)]
+    told: dict[str, list[str]] = defaultdict(list)
+    for one in measured:
+        own = [r for r in mine if r.launch.startswith(f"{one.label}/")]
+        for doubt in one.doubts:
+            launch = f"{one.label}/{doubt.launch}"
+            arm = next(
+                (r.arm for r in own if r.cell == doubt.cell or r.launch == launch), None
+            )
+            if arm is not None:
+                about = f" {doubt.cell}" if doubt.cell else ""
+                told[doubt.code].append(f"{arm}{about}: {doubt.message}")
+    return [
+        Finding(
+            code=code,
+            severity="warning",
+            message=f"{texts[0]}{_and_more(texts)}",
+            hint="The differences carry this doubt.",
+        )
+        for code, texts in told.items()
+    ]
+
+
+def _and_more(texts: Sequence[str]) -> str:
+    return f" (and {len(texts) - 1} more of these)" if len(texts) > 1 else ""
 
 
 def launch_findings(of: Table, found: Sequence[Comparison]) -> list[Finding]:

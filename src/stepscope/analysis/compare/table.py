@@ -26,6 +26,8 @@ METRICS = {"output_tokens_per_s": 1, "tpot_ms": -1, "ttft_ms": -1}
 _UNNAMED = "imported"
 #: What a schedule sets where there is one: no figure of the server.
 RATE = "output_tokens_per_s"
+#: Findings that stay with a figure wherever it is used.
+_DOUBTS = ("warmup-not-converged", "not-steady", "jit-during-measurement")
 #: Findings whose cells are compared only where their point has no others.
 _ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
 
@@ -33,6 +35,11 @@ _ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
 def anomalous(findings: Iterable[Finding]) -> frozenset[str]:
     """Return the cells that stalled, were contaminated or are out of order."""
     return frozenset(f.cell for f in findings if f.code in _ANOMALOUS and f.cell)
+
+
+def doubtful(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return what a comparison must say of the figures that it rests on."""
+    return tuple(f for f in findings if f.code in _DOUBTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +51,14 @@ class Measured:
         cells: Figures of its cells.
         anomalous: Cells that stalled, were contaminated or are out of order.
         label: Name of the run, unique among those that are compared.
+        doubts: Findings that every figure of their launch or cell carries.
     """
 
     run: Run
     cells: Sequence[CellResult]
     anomalous: frozenset[str]
     label: str
+    doubts: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
