@@ -160,3 +160,17 @@ def test_five_blocks_are_no_verdict_and_unanswered_ones_do_not_count() -> None:
     assert empty.tokens_per_s is None
     assert judged([good] * 5 + [empty]).settled is None
     assert judged([good] * 6 + [empty]).settled is True
+
+
+def test_a_cap_of_six_with_a_cold_first_block_says_what_one_more_would_do() -> None:
+    """Rates of the sample sweep: a compilation in the first block, then none."""
+    rates = [496.0, 831.0, 830.0, 832.0, 829.0, 833.0, 831.0]
+    blocks = [Block(name=f"w{i}", tokens_per_s=rate) for i, rate in enumerate(rates)]
+    six = judged(blocks[:6], 6)
+    assert six.settled is False
+    assert six.why.endswith(
+        "the first alone is cold, and one block more leaves it behind"
+    )
+    assert judged(blocks, 7).settled
+    slow = [Block(name=f"s{i}", tokens_per_s=500.0 + 40 * i) for i in range(6)]
+    assert "cold" not in judged(slow, 6).why

@@ -20,6 +20,8 @@ LEAST_BLOCKS = 2 * SIDE
 MOST_RISE = 0.02
 #: A first token that took longer than so many median ones was a stall.
 STALLED_TIMES = 10.0
+#: A first block below this part of the slowest other is the cold start itself.
+_COLD = 0.9
 #: Upper 5 % point of Student's t with 2 (SIDE - 1) = 4 degrees of freedom.
 _T = 2.1318468
 _NS_PER_S = 1_000_000_000
@@ -128,7 +130,7 @@ def judged(blocks: Sequence[Block], most_blocks: int | None = None) -> WarmUpVer
             0,
             f"throughput of the last {SIDE} blocks may still rise by"
             f" {100 * math.expm1(bound):.1f} % over the {SIDE} before"
-            f" ({', '.join(f'{rate:.0f}' for rate in rates)} tokens/s)",
+            f" ({', '.join(f'{rate:.0f}' for rate in rates)} tokens/s){_cold(rates)}",
         )
     why = "; ".join(reason for reason in against if reason)
     return WarmUpVerdict(
@@ -139,6 +141,13 @@ def judged(blocks: Sequence[Block], most_blocks: int | None = None) -> WarmUpVer
         why=why,
         tokens_per_s=rates,
     )
+
+
+def _cold(rates: Sequence[float]) -> str:
+    """Return what to do where the first of the blocks alone stands apart."""
+    if rates[0] >= _COLD * min(rates[1:]):
+        return ""
+    return "; the first alone is cold, and one block more leaves it behind"
 
 
 def _hard(block: Block, beside: Sequence[Block]) -> str:
