@@ -127,3 +127,28 @@ def test_the_hint_that_counts_graphs_twice_is_mended_by_their_estimate() -> None
     assert fit.better / 2**30 == pytest.approx(39.15, abs=0.01)
     assert "estimate of 1.1 GiB" in fit.why
     assert "1.8 GiB that they took" in fit.why
+
+
+LISTED = (
+    "0.00.228.419 I device_info:\n"
+    "0.00.228.419 I   - CUDA0   : NVIDIA GeForce RTX 3090 (24123 MiB, 23552 MiB free)\n"
+    "0.00.228.420 I   - CUDA1   : NVIDIA GeForce RTX 3090 (24123 MiB, 23040 MiB free)\n"
+    "0.00.228.426 I   - CPU     : CPU (31169 MiB, 31169 MiB free)\n"
+    "0.00.229.743 I srv          main: loading model\n"
+)
+USED = (
+    "0.00.330.001 I llama_model_load_from_file_impl: using device CUDA0 (NVIDIA GeForce"
+    " RTX 3090) (0000:01:00.0) - 23500 MiB free\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "n_gpus", "free_mib"),
+    [(LISTED, 2, 23552 + 23040), (LISTED + USED, 1, 23500), (USED, 1, 23500)],
+)
+def test_llama_server_lists_gpus_and_says_which_it_uses(
+    text: str, n_gpus: int, free_mib: int
+) -> None:
+    log = parse_log(text.encode(), "llamacpp")
+    assert log.resolved["n_gpus"] == n_gpus
+    assert log.ledger.free_at_start_gib == pytest.approx(free_mib / 1024, abs=1e-3)

@@ -10,6 +10,7 @@ _BUFFER = re.compile(
     r"([A-Za-z_]+\d*) (model|KV|RS|compute|output) buffer size = +((?:\d*\.)?\d+) MiB"
 )
 _DEVICE = re.compile(r"using device (\S+) \((.+?)\) .*?(\d+) MiB free")
+_LISTED = re.compile(r"- ([A-Za-z]+\d+) +: (.+?) \(\d+ MiB, (\d+) MiB free\)")
 _OFFLOADED = re.compile(r"offloaded (\d+)/(\d+) layers to GPU")
 _BUILD = re.compile(r"build(?:_info)?: ?(\S+)")
 _SLOTS = re.compile(r"n_slots = (\d+)(?:, n_ctx_slot = (\d+))?")
@@ -22,7 +23,7 @@ _FLASH = re.compile(r"flash_attn += (\S+)")
 #: What a llama-server line about its start-up holds; others are left alone.
 _WORDS = re.compile(
     r" time =|buffer size|using device|offloaded \d|build(?:_info)?:|n_slots|n_ctx|"
-    r"n_ubatch|"
+    r"n_ubatch|MiB free\)|"
     r"\d cells|listening on|loading model|model loaded|flash_attn|cleaning up before|"
     r"llama_model_loader|all slots are idle"
 )
@@ -84,12 +85,21 @@ def _sizes(state: State, here: Here) -> None:
         state.advance(here, "kv_alloc")
     device = _DEVICE.search(here.text)
     if device is not None:
-        state.resolve(here, "device_name", device[2])
-        state.figures["n_devices"] = state.figures.get("n_devices", 0.0) + 1
-        state.resolve(here, "n_gpus", int(state.figures["n_devices"]))
-        before = state.anyone.figures.get("free_at_start_gib", 0.0)
-        free = round(before + float(device[3]) / 1024, 4)
-        state.anyone.figures["free_at_start_gib"] = free
+        _device(state, here, device, "used")
+    listed = _LISTED.search(here.text) if device is None else None
+    if listed is not None and "used_devices" not in state.figures:
+        _device(state, here, listed, "listed")
+
+
+def _device(state: State, here: Here, match: re.Match[str], how: str) -> None:
+    """Sum up the GPUs: newer builds list them all, and some say which they use."""
+    state.resolve(here, "device_name", match[2])
+    count = state.figures.get(f"{how}_devices", 0.0) + 1
+    before = state.anyone.figures.get("free_at_start_gib", 0.0) if count > 1 else 0.0
+    state.figures[f"{how}_devices"] = count
+    state.resolve(here, "n_gpus", int(count))
+    free = round(before + float(match[3]) / 1024, 4)
+    state.anyone.figures["free_at_start_gib"] = free
 
 
 def _settings(state: State, here: Here) -> None:

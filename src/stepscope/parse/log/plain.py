@@ -12,9 +12,9 @@ _ZEROS = bytes(48 if 48 <= b <= 57 else b for b in range(256))
 #: What a line of llama-server that means something holds one of.
 _LLAMA_STEMS = (
     b"build", b"buffer size", b"using device", b"offloaded ", b"n_slots", b"n_ctx",
-    b"n_ubatch", b" cells", b"listening on", b"oading model", b"odel loaded",
-    b"flash_attn",
-    b"llama_model_loader", b"slots are idle", b" time =", b"cleaning up",
+    b"n_ubatch", b"MiB free", b" cells", b"listening on", b"oading model",
+    b"odel loaded", b"flash_attn", b"llama_model_loader", b"slots are idle",
+    b" time =", b"cleaning up",
 )  # fmt: skip
 #: A frame may stand behind any prefix, so a line that holds one of these is read.
 _FRAME_STEMS = (b"INFO", b"WARN", b"ERROR", b"DEBUG", b"pid=", b"NVIDIA", b"\x1b[")

@@ -164,7 +164,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "unsupported-arch",
-            r"(?P<image>no kernel image is available) for execution|"
+            r"(?P<image>no kernel image is available|device kernel image is invalid)|"
             r"type (?P<dtype>fp8e\w+) not supported in this architecture|"
             r"only supports sm ?(?P<n_sm3>\d+) and (?:above|later|newer)|"
             r"FlashInfer requires GPUs with sm(?P<n_sm>\d+) or higher|"
