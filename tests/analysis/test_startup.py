@@ -118,6 +118,12 @@ def test_without_prices_there_is_no_money_and_without_instants_no_time() -> None
     assert (imported.seconds_to_ready, imported.cold) == (None, None)
 
 
+def test_a_server_that_ran_already_was_not_started_cold() -> None:
+    run = msgspec.structs.replace(run_of(launch("a-l0", 0, 1)), engine="url")
+    (boot,) = boot_results(run)
+    assert (boot.ready, boot.cold) == (True, None)
+
+
 def test_overlapping_phases_are_priced_each_and_counted_once_together() -> None:
     told = log(phase("load_weights", 40.0, 60.0), phase("compile", 30.0, 70.0))
     (boot,) = boot_results(run_of(launch("a-l0", 0, 100, log=told)))

@@ -95,3 +95,34 @@ def test_secrets_in_the_command_are_not_copied(tmp_path: Path) -> None:
     for path in out.rglob("*"):
         assert not path.is_file() or b"hush" not in path.read_bytes(), path
     assert open_any(out).launches[0].command[-1] == "<removed>"
+
+
+def test_an_import_that_fails_half_way_leaves_no_run(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(SMALL, source)
+    there = tmp_path / "empty"
+    there.mkdir()
+    spec = source / "import.toml"
+    name = "n" * 300
+    spec.write_text(spec.read_text().replace('name = "c1_0"', f'name = "{name}"', 1))
+    for out in (tmp_path / "new", there):
+        with pytest.raises(RecipeError, match="300 bytes as a folder's"):
+            import_to(source, out)
+    assert not (tmp_path / "new").exists()
+    assert list(there.iterdir()) == []
+
+
+def test_a_file_that_can_not_be_copied_leaves_no_run(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(SMALL, source)
+    out = tmp_path / "out"
+    long = out / "foreign" / ("n" * 250)
+    (source / long.name).mkdir()
+    spec = source / "import.toml"
+    deep = source / long.name / ("c\N{SNOWMAN}" * 50 + ".json.gz")
+    shutil.copy(source / "c1_0.json.gz", deep)
+    told = spec.read_text().replace("c1_0.json.gz", str(deep.relative_to(source)), 1)
+    spec.write_text(told)
+    with pytest.raises(OSError, match="too long"):
+        import_to(source, out)
+    assert not out.exists()

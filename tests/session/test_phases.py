@@ -16,6 +16,8 @@ from tests.session.scripted_session import (
 from stepscope.archive.reader import open_run
 from stepscope.errors import SessionError
 from stepscope.load.spec import LoadResult, LoadSpec
+from stepscope.run.frames import frame
+from stepscope.run.requests import Request
 from stepscope.session.server import Left, Stopped
 
 
@@ -144,6 +146,33 @@ def test_a_cell_without_one_good_request_has_failed(world: World) -> None:
     cell = next(c for c in open_run(world.out).cells if c.name == "baseline-c1-r0")
     assert (cell.status, cell.failure) == ("failed", "all 1 requests failed")
     assert outcome.n_measured == 3
+
+
+def test_how_the_first_request_failed_is_said_with_the_cell(world: World) -> None:
+    lost = (
+        Request(index=0, sent_at_ns=1, ended_at_ns=9, failure="closed"),
+        Request(
+            index=1,
+            sent_at_ns=2,
+            ended_at_ns=5,
+            failure="header-timeout",
+            failure_detail="no response header\nin 2 s",
+        ),
+    )
+
+    def silent(site: ScriptedSite, spec: LoadSpec, stop: threading.Event) -> LoadResult:
+        folder = world.out / "cells" / "baseline-c1-r0"
+        (folder / "requests-0.journal").write_bytes(
+            b"".join(frame(msgspec.msgpack.encode(request)) for request in lost)
+        )
+        return msgspec.structs.replace(broken_off(site), stopped=False, n_failed=2)
+
+    world.site.drives["baseline-c1-r0"] = silent
+    world.run()
+    cell = next(c for c in open_run(world.out).cells if c.name == "baseline-c1-r0")
+    assert cell.failure == (
+        "all 2 requests failed, the first by header-timeout: no response header in 2 s"
+    )
 
 
 def test_being_asked_to_stop_interrupts_the_cell_and_ends_the_server(

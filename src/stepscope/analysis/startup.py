@@ -26,10 +26,13 @@ _S_PER_HOUR = 3600.0
 def boot_results(run: Run) -> tuple[BootResult, ...]:
     """Return each launch: how it came up, what its phases took and cost."""
     repeated = {x.retry_of: x.name for x in run.launches if x.retry_of is not None}
-    coldness = _coldness(run.launches)
+    # A server that runs already was started by nobody here.
+    coldness = _coldness(() if run.engine == "url" else run.launches)
     per_s = None if run.cost is None else run.cost.usd_per_hour / _S_PER_HOUR
     return tuple(
-        _boot(launch, repeated.get(launch.name), coldness[launch.name], per_s or None)
+        _boot(
+            launch, repeated.get(launch.name), coldness.get(launch.name), per_s or None
+        )
         for launch in run.launches
     )
 

@@ -1,6 +1,7 @@
 """Foreign results to a run directory, with verbatim copies of what was read."""
 
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -23,7 +24,10 @@ from stepscope.importers.files import pieces
 from stepscope.importers.foreign import Foreign
 from stepscope.importers.load import read_foreign
 from stepscope.run.frames import frame
+from stepscope.run.run import Run
 
+#: What every file system takes.
+_MOST_NAME_BYTES = 255
 #: Small files of text in which someone may have written a secret down.
 _SCREENED = frozenset({".toml", "cmd.json"})
 
@@ -49,6 +53,37 @@ def import_to(path: Path | Sequence[Path], out: Path) -> Path:
             "Name another with --out",
         )
     foreign = read_foreign(path)
+    _check_names(foreign.run)
+    was_there = out.exists()
+    try:
+        _write(foreign, out)
+    except BaseException:
+        # Half of an import opens as a run that was cut short, and it was none.
+        shutil.rmtree(out, ignore_errors=True)
+        if was_there:
+            out.mkdir(exist_ok=True)
+        raise
+    return out
+
+
+def _check_names(run: Run) -> None:
+    """Refuse names that no file system takes for a folder."""
+    for kind, names in (
+        ("cell", [cell.name for cell in run.cells]),
+        ("launch", [launch.name for launch in run.launches]),
+    ):
+        for name in names:
+            n_bytes = len(os.fsencode(dir_name(name)))
+            if n_bytes > _MOST_NAME_BYTES:
+                raise RecipeError(
+                    f"{kind} {name[:40]}...",
+                    f"its name takes {n_bytes} bytes as a folder's",
+                    f"expected at most {_MOST_NAME_BYTES}",
+                    "Give it a shorter name or configuration",
+                )
+
+
+def _write(foreign: Foreign, out: Path) -> None:
     run = foreign.run
     writer = RunWriter.create(out, run)
     copies = _copy(foreign, out)
@@ -72,7 +107,6 @@ def import_to(path: Path | Sequence[Path], out: Path) -> Path:
         if finding.code != NOT_PLACED:  # Found anew whenever the run is opened.
             writer.put_finding(finding)
     writer.close(complete=True)
-    return out
 
 
 def _put_cells(writer: RunWriter, foreign: Foreign, copies: dict[Path, str]) -> None:

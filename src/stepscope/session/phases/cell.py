@@ -8,6 +8,7 @@ import msgspec
 from stepscope.archive.atomic import write_bytes
 from stepscope.archive.layout import METRICS_AFTER, METRICS_BEFORE, SERVER_LOG
 from stepscope.errors import StepscopeError
+from stepscope.load.journal import read_requests
 from stepscope.load.spec import LoadResult
 from stepscope.parse.prometheus import parse_metrics
 from stepscope.recipe.records import CellPlan
@@ -127,7 +128,18 @@ def _judged(context: Context, cell: Cell, result: LoadResult, end: str | None) -
         status, why = "failed", f"{result.lost_workers} client processes died"
     elif not result.n_ok:
         status, why = "failed", f"all {result.n_failed} requests failed"
+        why += _first_failure(context.book.writer.cell_dir(cell.name))
     return msgspec.structs.replace(cell, status=status, failure=why)
+
+
+def _first_failure(folder: Path) -> str:
+    """Return how the first failed request of a cell failed, to be said on the spot."""
+    failed = (r for r in read_requests(folder) if r.failure is not None)
+    first = min(failed, key=lambda r: r.ended_at_ns, default=None)
+    if first is None:
+        return ""
+    detail = " ".join((first.failure_detail or "").split())[:160]
+    return f", the first by {first.failure}" + (f": {detail}" if detail else "")
 
 
 def _metrics(context: Context, body: Path) -> MetricsSnapshot | None:
