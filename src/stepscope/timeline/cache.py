@@ -22,7 +22,7 @@ import numpy.typing as npt
 from stepscope.timeline.columns import Boxes, Calls, HostSpans, Ops, Trace
 
 #: Goes up with every change of what the loaders read.
-PARSER_VERSION = 3
+PARSER_VERSION = 4
 #: Smaller files are read again as fast as their entry would be.
 _LEAST_BYTES = 2 << 20
 _MOST_BYTES = 4 << 30

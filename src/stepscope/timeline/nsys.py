@@ -1,9 +1,7 @@
 """Nsight Systems SQLite exports (schemas of 2024 to 2026) to columns."""
 
-import itertools
 import re
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import fields
 from pathlib import Path
@@ -29,15 +27,15 @@ from stepscope.timeline.columns import (
     no_boxes,
     resolution_ns,
 )
+from stepscope.timeline.exported import Batch, Export, taken
+from stepscope.timeline.sqlitepages import DamagedError, Pages
 
 _TABLES = (
     ("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, "kernel"),
     ("CUPTI_ACTIVITY_KIND_MEMCPY", MEMCPY, "Memcpy"),
     ("CUPTI_ACTIVITY_KIND_MEMSET", MEMSET, "Memset"),
 )
-#: Rows that are Python integers at one time; more leave the processor's cache.
-_ROWS = 2_000
-_Rows = np.ndarray[tuple[int, int], np.dtype[np.int64]]
+_BOXES = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 
 
 class _Names:
@@ -85,6 +83,18 @@ class _StringIds:
         return np.array(self._closed, dtype=np.int32)
 
 
+class _Said(dict[bytes, int]):
+    """Numbers of the names that rows hold as text."""
+
+    def __init__(self, names: _Names) -> None:
+        super().__init__()
+        self._names = names
+
+    def __missing__(self, text: bytes) -> int:
+        self[text] = number = self._names.of(text.decode(errors="replace"))
+        return number
+
+
 def load_nsys(path: Path) -> list[Trace]:
     """Read an nsys SQLite export.
 
@@ -97,31 +107,37 @@ def load_nsys(path: Path) -> list[Trace]:
     """
     where = f"file:{quote(str(path))}?mode=ro&immutable=1"
     try:
-        with closing(sqlite3.connect(where, uri=True)) as db:
+        with (
+            closing(sqlite3.connect(where, uri=True)) as db,
+            path.open("rb", buffering=0) as file,
+        ):
             # Every page is read once; SQLite would keep 2 MB of them.
             db.execute("PRAGMA cache_size = -64")
-            return _read(path, db)
-    except (sqlite3.DatabaseError, OverflowError, TypeError) as error:
+            rows = db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+            tables = frozenset(row[0] for row in rows)
+            return _read(path, Export(db, Pages(file), tables))
+    # sqlite3 says that a text is no UTF-8 with a ValueError.
+    except (
+        sqlite3.DatabaseError, DamagedError, OverflowError, TypeError, ValueError,
+        IndexError,
+    ) as error:  # fmt: skip
+        text = " ".join(str(error).split())
         raise ArchiveError(
-            str(path), f"not readable as an nsys export ({error})", "expected SQLite"
+            str(path), f"not readable as an nsys export ({text})", "expected SQLite"
         ) from error
 
 
-def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
-    tables = {
-        row[0]
-        for row in db.execute("SELECT name FROM sqlite_master WHERE type='table'")
-    }
-    if "StringIds" not in tables:
+def _read(path: Path, export: Export) -> list[Trace]:
+    if "StringIds" not in export.tables:
         raise ArchiveError(str(path), "no StringIds table", "expected an nsys export")
-    names = _Names(db)
-    ops, n_bad = _ops(db, tables, names)
-    calls = _calls(db, tables, names)
-    spans = _spans(db, tables, names)
-    graph_records = _count(db, tables, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
-    if not graph_records and _graph_mode(db, tables):
+    names = _Names(export.db)
+    ops, n_bad = _ops(export, names)
+    calls = _calls(export, names)
+    spans = _spans(export, names)
+    boxes = _graph_boxes(export, names)
+    graph_records = len(boxes)
+    if not graph_records and _graph_mode(export):
         graph_records = int(calls.is_graph.sum())
-    boxes = _graph_boxes(db, tables, names)
     return [
         Trace(
             path=str(path),
@@ -139,80 +155,46 @@ def _read(path: Path, db: sqlite3.Connection) -> list[Trace]:
     ]
 
 
-def _columns(db: sqlite3.Connection, table: str) -> set[str]:
-    return {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
-
-
-def _count(db: sqlite3.Connection, tables: set[str], table: str) -> int:
-    if table not in tables:
-        return 0
-    query = f"SELECT count(*) FROM {table}"  # noqa: S608  # a literal of this module
-    return int(db.execute(query).fetchone()[0])
-
-
-def _graph_mode(db: sqlite3.Connection, tables: set[str]) -> bool:
-    if "META_DATA_CAPTURE" not in tables:
+def _graph_mode(export: Export) -> bool:
+    if "META_DATA_CAPTURE" not in export.tables:
         return False
     query = (
         "SELECT value FROM META_DATA_CAPTURE"
         " WHERE name LIKE '%CUDA_GRAPH_TRACE_OPTIONS%'"
     )
-    return any("Graph" in str(row[0]) for row in db.execute(query))
+    return any("Graph" in str(row[0]) for row in export.db.execute(query))
 
 
-def _graph_boxes(db: sqlite3.Connection, tables: set[str], names: _Names) -> Boxes:
+def _graph_boxes(export: Export, names: _Names) -> Boxes:
     """Return graph launches that were recorded as one box each."""
-    table = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-    if table not in tables:
+    if _BOXES not in export.tables:
         return no_boxes()
     rows = Chunks()
-    for batch in _batches(db, f"SELECT start, end FROM {table} ORDER BY start", 2):  # noqa: S608  # a literal of this module
-        rows.add(start=batch[:, 0], end=batch[:, 1])
-    start = rows.taken("start")
+    for batch in export.batches(_BOXES, {}):
+        rows.add(start=batch["start"], end=batch["end"])
+    order = rows.order("start")
+    start = rows.instants("start", order)
     name = np.full(len(start), names.of("graph"), dtype=np.int32)
-    return Boxes(start_ns=start, end_ns=rows.taken("end"), name=name)
+    return Boxes(start_ns=start, end_ns=rows.instants("end", order), name=name)
 
 
-def _batches(db: sqlite3.Connection, query: str, width: int) -> Iterator[_Rows]:
-    """Yield the integers of a query as int64[n, width]."""
-    cursor = db.execute(query)
-    while batch := cursor.fetchmany(_ROWS):
-        flat = itertools.chain.from_iterable(batch)
-        column = np.fromiter(flat, dtype=np.int64, count=width * len(batch))
-        yield column.reshape(-1, width)
-
-
-def _or(columns: set[str], name: str, otherwise: str) -> str:
-    """Return SQL for a column that older schemas lack and newer ones may leave null."""
-    return f"coalesce({name}, {otherwise})" if name in columns else otherwise
-
-
-def _ops(
-    db: sqlite3.Connection, tables: set[str], names: _Names
-) -> tuple[dict[int, Ops], int]:
+def _ops(export: Export, names: _Names) -> tuple[dict[int, Ops], int]:
     """Return each device's operations by start, and how many had no stamps."""
     rows, strings = Chunks(), _StringIds()
     name_of = np.empty(0, dtype=np.int32)
     n_bad = 0
     for table, kind, label in _TABLES:
-        if table not in tables:
+        if table not in export.tables:
             continue
-        has = _columns(db, table)
-        text = _or(has, "shortName", _or(has, "demangledName", "-1"))
-        wanted = (
-            "start, end, coalesce(streamId, 0)",
-            _or(has, "correlationId", "-1"),
-            _or(has, "graphNodeId", "-1"),
-            text,
-            _or(has, "globalPid", "0"),
-            "coalesce(deviceId, 0)",
-        )
-        query = f"SELECT {', '.join(wanted)} FROM {table} WHERE end IS NOT NULL"  # noqa: S608  # literals of this module
-        for batch in _batches(db, query, 8):
-            numbers = strings.numbers(batch[:, 5])
-            good = (batch[:, 1] >= batch[:, 0]) & (batch[:, 1] > 0)
+        has = export.columns(table)
+        text = next((c for c in ("shortName", "demangledName") if c in has), "")
+        wanted = {"streamId": 0, "correlationId": -1, "graphNodeId": -1, text: -1,
+                  "globalPid": 0, "deviceId": 0}  # fmt: skip
+        for every in export.batches(table, wanted):
+            good = (every["end"] >= every["start"]) & (every["end"] > 0)
             n_bad += int((~good).sum())
-            _add_ops(rows, batch[good], numbers[good], kind)
+            batch = taken(every, good)
+            _add_ops(rows, batch, strings.numbers(batch[text]), kind)
         name_of = strings.closed(names, label)
     order = rows.order("start_ns")
     device = rows.taken("device")[order]
@@ -228,16 +210,16 @@ def _ops(
     return {d: Ops(**mine) for d, mine in columns.items()}, n_bad
 
 
-def _add_ops(rows: Chunks, batch: _Rows, numbers: Ints, kind: int) -> None:
+def _add_ops(rows: Chunks, batch: Batch, numbers: Ints, kind: int) -> None:
     rows.add(
-        start_ns=batch[:, 0],
-        end_ns=batch[:, 1],
-        stream=batch[:, 2],
-        correlation=_correlation(batch[:, 6], batch[:, 3]),
-        graph_node=batch[:, 4],
+        start_ns=batch["start"],
+        end_ns=batch["end"],
+        stream=batch["streamId"].astype(np.int32),
+        correlation=_correlation(batch["globalPid"], batch["correlationId"]),
+        graph_node=batch["graphNodeId"],
         name=numbers,
-        kind=np.full(len(batch), kind, dtype=np.int8),
-        device=batch[:, 7],
+        kind=np.full(len(numbers), kind, dtype=np.int8),
+        device=batch["deviceId"].astype(np.int32),
     )
 
 
@@ -251,23 +233,19 @@ def _correlation(process: I64, correlation: I64) -> I64:
     return np.where(correlation < 0, -1, unique)
 
 
-def _calls(db: sqlite3.Connection, tables: set[str], names: _Names) -> Calls:
+def _calls(export: Export, names: _Names) -> Calls:
     rows, strings = Chunks(), _StringIds()
-    if "CUPTI_ACTIVITY_KIND_RUNTIME" in tables:
-        query = (
-            "SELECT start, end, coalesce(correlationId, -1), coalesce(nameId, -1),"
-            " coalesce(globalTid, 0) FROM CUPTI_ACTIVITY_KIND_RUNTIME"
-            " WHERE end IS NOT NULL"
+    wanted = {"correlationId": -1, "nameId": -1, "globalTid": 0}
+    for batch in export.batches("CUPTI_ACTIVITY_KIND_RUNTIME", wanted):
+        thread = batch["globalTid"]
+        rows.add(
+            start=batch["start"],
+            end=batch["end"],
+            correlation=_correlation(thread, batch["correlationId"]),
+            name=strings.numbers(batch["nameId"]),
+            thread=_low_24(thread),
+            process=_low_24(thread >> 24),
         )
-        for batch in _batches(db, query, 5):
-            rows.add(
-                start=batch[:, 0],
-                end=batch[:, 1],
-                correlation=_correlation(batch[:, 4], batch[:, 2]),
-                name=strings.numbers(batch[:, 3]),
-                thread=_low_24(batch[:, 4]),
-                process=_low_24(batch[:, 4] >> 24),
-            )
     order = rows.order("start")
     name = strings.closed(names, "?")[rows.taken("name")[order]]
     # "cudaGraphLaunch_v10000": nsys adds the API version.
@@ -287,29 +265,23 @@ def _low_24(ids: I64) -> Ints:
     return (ids & 0xFFFFFF).astype(np.int32)
 
 
-def _spans(db: sqlite3.Connection, tables: set[str], names: _Names) -> HostSpans:
-    rows, strings = Chunks(), _StringIds()
-    if "NVTX_EVENTS" in tables:
-        # A range carries its text, or an id of the string table; texts get ids
-        # below -1 on their way out of SQLite, so that only integers come out.
-        db.create_function("said", 1, lambda text: -2 - names.of(text))
-        text = "CASE WHEN text IS NULL THEN coalesce(textId, -1) ELSE said(text) END"
-        if "textId" not in _columns(db, "NVTX_EVENTS"):
-            text = "CASE WHEN text IS NULL THEN -1 ELSE said(text) END"
-        query = (
-            f"SELECT start, end, {text}, coalesce(globalTid, 0) FROM NVTX_EVENTS"  # noqa: S608  # a literal above
-            " WHERE end IS NOT NULL"
+def _spans(export: Export, names: _Names) -> HostSpans:
+    """Return NVTX ranges; one carries its text, or an id of the string table."""
+    rows, strings, said = Chunks(), _StringIds(), _Said(names)
+    wanted = {"textId": -1, "globalTid": 0}
+    for batch in export.batches("NVTX_EVENTS", wanted, said):
+        # Texts of their own are numbered from -2 down, to be told from string ids.
+        name = (-2 - batch["text"]).astype(np.int32)
+        other = batch["text"] < 0
+        if other.any():
+            name[other] = strings.numbers(batch["textId"][other])
+        rows.add(
+            start=batch["start"],
+            end=batch["end"],
+            name=name,
+            thread=_low_24(batch["globalTid"]),
         )
-        for batch in _batches(db, query, 4):
-            name = batch[:, 2]
-            own = name < -1
-            name[~own] = strings.numbers(name[~own])
-            rows.add(
-                start=batch[:, 0],
-                end=batch[:, 1],
-                name=name.astype(np.int32),
-                thread=_low_24(batch[:, 3]),
-            )
+    said.clear()
     name = rows.taken("name")
     own = name < 0
     name[~own] = strings.closed(names, "?")[name[~own]]
