@@ -138,6 +138,8 @@ def _watched(
 ) -> tuple[list[tuple[float, float, float]], float, float]:
     """Run the client; return samples of time, CPU seconds, MB; CPU and wall in all."""
     environment = dict(os.environ)
+    # Whoever installs a client starts it from compiled modules.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     for key, value in CLIENTS[name].environment.items():
         environment.pop(key, None)
         if value is not None:

@@ -3,8 +3,8 @@
 Differences, all on purpose: what is unknown is None and not 0, a request's output
 tokens are the server's own count, and TTFT starts at the send on an open connection.
 
-A cell is walked and not held: first its requests (``columns``), then its stamps twice
-(``chunks``), so that memory does not grow with its tokens.
+A cell is walked and not held: first its requests (``columns``), then its stamps, if
+need be twice (``chunks``), so that memory does not grow with its tokens.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,23 +60,24 @@ class Chunks:
 def chunks(
     stamps: Iterable[Stamped], cell: Columns, percentiles: Sequence[float]
 ) -> Chunks:
-    """Walk the stamps of a cell twice.
+    """Walk the stamps of a cell: once, or twice where its gaps are too many to hold.
 
     Args:
-        stamps: Of all its requests; walked twice.
+        stamps: Of all its requests; walked as often as that.
         cell: Their columns.
         percentiles: What will be asked of the gaps, beside the median.
     """
     gaps, peaks = GapStatistics(), _Peaks(cell)
-    for found in gaps_of(s.chunk_offsets_ns for s in stamps if s.failure is None):
-        gaps.count(found)
-    gaps.want((50.0, *percentiles))
     for s in stamps:
         if s.failure is None:
             offsets = np.frombuffer(s.chunk_offsets_ns, "<i8")
-            gaps.pick(np.diff(offsets))
+            gaps.count(offsets[1:] - offsets[:-1])
             peaks.add(s, offsets)
-    gaps.finish()
+    gaps.want((50.0, *percentiles))
+    if gaps.walk_again:
+        for found in gaps_of(s.chunk_offsets_ns for s in stamps if s.failure is None):
+            gaps.pick(found)
+        gaps.finish()
     return Chunks(gaps, peaks.found())
 
 
