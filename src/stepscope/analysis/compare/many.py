@@ -1,11 +1,12 @@
 """Several configurations against one baseline: Dunnett's law, by quadrature."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
-from scipy import optimize, stats
+from scipy import optimize, special, stats
 
 Floats = npt.NDArray[np.float64]
 
@@ -59,13 +60,12 @@ def _inside(t: float, df: float, shares: tuple[float, ...]) -> float:
     nodes, weights = _normal()
     scale, width = _spread(df)
     inside = np.ones((_N_SPREAD, _N_NORMAL))
-    for share in shares:
+    for share, n in Counter(shares).items():
         own = np.sqrt(1 - share)
         shift = np.sqrt(share) * nodes[None, :]
         limit = t * scale[:, None]
-        inside *= stats.norm.cdf((shift + limit) / own) - stats.norm.cdf(
-            (shift - limit) / own
-        )
+        one = special.ndtr((shift + limit) / own) - special.ndtr((shift - limit) / own)
+        inside *= one**n
     return float((inside @ weights) @ width)
 
 
