@@ -152,3 +152,36 @@ def test_llama_server_lists_gpus_and_says_which_it_uses(
     log = parse_log(text.encode(), "llamacpp")
     assert log.resolved["n_gpus"] == n_gpus
     assert log.ledger.free_at_start_gib == pytest.approx(free_mib / 1024, abs=1e-3)
+
+
+def test_a_release_without_an_estimate_has_none_in_what_is_unaccounted() -> None:
+    lines = (
+        "Initial free memory: 79.50 GiB, requested memory: 0.9 (util), 72.00 GiB",
+        "Model loading took 20.0 GiB memory and 8.500000 seconds",
+        "Available KV cache memory: 40.0 GiB",
+    )
+    for version, named in (("0.17.1", False), ("0.18.0", True)):
+        ledger = vllm(version, *lines).ledger
+        assert ledger.unaccounted_gib == 12.0  # 72 requested, 20 and 40 taken.
+        assert ("graph estimate" in (ledger.unaccounted_name or "")) is named
+
+
+@pytest.mark.parametrize(
+    ("value", "free", "sound"), [(0.9358, 78.5, True), (0.99, 78.5, False),
+                                 (0.95, 70.0, False)],
+)  # fmt: skip
+def test_a_share_that_is_not_there_is_no_sound_hint(
+    value: float, free: float, sound: bool
+) -> None:
+    log = vllm(
+        "0.26.0",
+        f"Initial free memory: {free} GiB, requested memory: 0.9 (util), 71.20 GiB",
+        "CUDA graph memory profiling is enabled (default since v0.21.0). The current"
+        " --gpu-memory-utilization=0.9000 is equivalent to"
+        " --gpu-memory-utilization=0.8642 without CUDA graph memory profiling. To"
+        " maintain the same effective KV cache size as before, increase"
+        f" --gpu-memory-utilization to {value}. To disable, set"
+        " VLLM_MEMORY_PROFILER_ESTIMATE_CUDAGRAPHS=0.",
+    )
+    (hint,) = audited_suggestions(log)
+    assert (hint.value, hint.sound) == (value, sound), hint

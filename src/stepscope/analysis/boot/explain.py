@@ -9,6 +9,8 @@ from stepscope.units import BYTES_PER_GIB
 
 #: What vLLM takes off its own suggestions, GiB (150 MiB).
 RESERVE_GIB = 150 / 1024
+#: A larger share of the device leaves too little beside it, however little is in use.
+MOST_SHARE = 0.98
 
 
 class KvReading(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -133,11 +135,7 @@ def _audits(log: ServerLog) -> Iterator[AuditedSuggestion]:
         sound: bool | None = None
         why, better = "not checked: the log lacks the figures", None
         if suggestion.purpose == "same-kv":
-            why = (
-                "keeps the cache as it was before the estimate was applied; it is no"
-                " advice for a first start"
-            )
-            sound = True
+            sound, why = _same_cache(value, ledger)
         elif isinstance(value, (int, float)) and graphs is not None:
             twice = bool(ledger.peak_contains_estimate) and (
                 ledger.graph_estimate_applied is not False
@@ -165,6 +163,21 @@ def _audits(log: ServerLog) -> Iterator[AuditedSuggestion]:
             why=why,
             better=better,
         )
+
+
+def _same_cache(value: float | str, ledger: Ledger) -> tuple[bool, str]:
+    """A larger share that gives the cache what the estimate took."""
+    free, device = ledger.free_at_start_gib, ledger.device_gib
+    if isinstance(value, (int, float)):
+        if free is not None and device and value * device > free:
+            wanted = f"asks for {value * device:.2f} GiB"
+            return False, f"{wanted} where {free:.2f} GiB were free"
+        if value > MOST_SHARE:
+            return False, "leaves nothing for what is allocated after the cache"
+    return True, (
+        "keeps the cache as it was before the estimate was applied; it is no advice for"
+        " a first start"
+    )
 
 
 def _plain_audit(purpose: str, value: float, ledger: Ledger) -> tuple[bool | None, str]:

@@ -8,11 +8,16 @@ Assumes: the figures belong to one rank. Does not account for: memory that is ta
 after the cache was sized (kernel warm-up, sampler), which no line reports.
 """
 
+import re
+
 from stepscope.parse.log.state import ProcessFacts, State
 from stepscope.run.serverlog import Ledger
 
 #: Totals that the driver reports, as logs have shown them, GiB.
 DEVICE_GIB = {"H200": 139.8, "H100": 79.11, "B200": 178.35, "B300": 267.69}
+
+#: Releases of vLLM before the estimate of graph memory, 0.18.
+_OLD = re.compile(r"0\.(?:\d|1[0-7])\.")
 
 _PLAIN = (
     "device_gib",
@@ -39,7 +44,8 @@ def close_ledger(
     Args:
         figures: Printed figures in GiB, by their names in ``Ledger``.
         flags: ``estimate_applied`` and ``peak_contains_estimate`` where known;
-            ``requests_nothing`` for engines whose fraction is not of the device.
+            ``requests_nothing`` for engines whose fraction is not of the device;
+            ``never_estimates`` for releases that know no estimate of graphs.
         device_name: The GPU's name, to know its size where no line says it.
     """
     known: dict[str, float | None] = {name: figures.get(name) for name in _PLAIN}
@@ -68,7 +74,8 @@ def close_ledger(
         consumed, weights = known["consumed_gib"], known["weights_gib"]
         if consumed is not None and weights is not None:
             known["non_torch_gib"] = round(consumed - weights, 2)
-    left, name = _left(known, activation, applied)
+    no_estimate = applied is not None or flags.get("never_estimates", False)
+    left, name = _left(known, activation, applied is True, may=not no_estimate)
     tokens = figures.get("kv_tokens")
     return Ledger(
         **{k: v for k, v in known.items() if v is not None},
@@ -116,7 +123,11 @@ def _estimate(known: dict[str, float | None], figures: dict[str, float]) -> None
 
 
 def _left(
-    known: dict[str, float | None], activation: float | None, applied: bool | None
+    known: dict[str, float | None],
+    activation: float | None,
+    applied: bool,
+    *,
+    may: bool,
 ) -> tuple[float | None, str | None]:
     begin, end = known["free_at_start_gib"], known["free_at_end_gib"]
     weights, kv = known["weights_gib"], known["kv_gib"]
@@ -140,7 +151,7 @@ def _left(
             left -= value
     if applied and known["graph_estimate_gib"] is not None:
         left -= known["graph_estimate_gib"]
-    elif applied is None and activation is None:
+    elif may and activation is None:
         missing.append("graph estimate, if it was applied")
     if missing:
         return _rounded(left), " and ".join(missing) + ", which this log does not split"
@@ -192,6 +203,7 @@ def _shared(state: State) -> tuple[dict[str, float], dict[str, bool]]:
             shared[name] = min(value, shared.get(name, value))
     flags.update(state.anyone.flags)
     flags["requests_nothing"] = state.engine in ("sglang", "llamacpp")
+    flags["never_estimates"] = _OLD.match(state.version or "") is not None
     for failure in state.failures:
         total = failure.numbers.get("total_gib")
         if total is not None:
