@@ -33,6 +33,15 @@ def test_the_summary_fits_80_columns(small: Small) -> None:
     assert not [line for line in lines if "\u2026" in line]
 
 
+def test_each_latency_says_which_figure_it_is(small: Small) -> None:
+    lines = summary(small).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("cell"))
+    assert lines[at - 1].split() == ["TPOT", "ms", "TTFT", "ms"]
+    assert lines[at].split()[:7] == [
+        "cell", "C", "tok/s", "mean", "p99", "median", "p99",
+    ]  # fmt: skip
+
+
 def test_the_verdict_comes_first(small: Small) -> None:
     assert summary(small).startswith("baseline: the highest throughput measured")
 
