@@ -53,10 +53,12 @@ MEMORY = {
     "warmup-0.29-dp4-ep": Right("gpu-oom-warmup-after-kv", root="MemoryError: CUDA out of memory. Tried to allocate 5.20", process="Worker_DP2_EP2", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.919),), never=("memory limit", "raise --gpu")),
     "warmup-0.11.2-deepgemm": Right("gpu-oom-warmup-after-kv", root="Tried to allocate 1.00 GiB. GPU 1", process="Worker_TP1", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.893),)),
     "warmup-llama-compute-buffer": Right("gpu-oom-warmup-after-kv", root="allocating 4096.00 MiB", code=1),
+    "warmup-tenant-joined": Right("gpu-oom-capture", code=1, fixes=(("other process on the GPU", "remove", "7.90 GiB"),)),
     "capture-0.10.2-tp2": Right("gpu-oom-capture", root="Tried to allocate 192.00 MiB", process="Worker_TP1", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.95),), never=("raise --gpu",)),
     "capture-sglang-0.4.6-tp8-rank7": Right("gpu-oom-capture", root="Tried to allocate 512.00 MiB. GPU 7", process="TP7", code=137, fixes=(("--mem-fraction-static", "lower", 0.88),), never=("other process", "memory limit")),
     "capture-sglang-collateral-first": Right("gpu-oom-capture", root="Tried to allocate 896.00 MiB", process="TP1"),
     "capture-rocm-0.14": Right("gpu-oom-capture", root="HIP out of memory", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.93),)),
+    "capture-illegal": Right("unknown", root="illegal memory access", code=1, never=("utilization",)),
     "sampler-0.9.2": Right("gpu-oom-sampler", root="Tried to allocate 446.00 MiB", code=1, fixes=(("--max-num-seqs", "lower", 256), ("--gpu-memory-utilization", "lower", 0.944))),
     "sampler-0.28-message-only": Right("gpu-oom-sampler", root="warming up sampler with 1024", code=1, fixes=(("--max-num-seqs", "lower", 512),)),
     "sampler-pooler-0.26": Right("gpu-oom-sampler", code=1, fixes=(("--max-num-seqs", "lower", 256),)),
@@ -66,6 +68,7 @@ MEMORY = {
     "runtime-worker-sigsegv": Right("unknown", root="exit code: -11", code=1, never=("memory limit",)),
     "runtime-ecc": Right("unknown", root="ECC", process="Worker_TP3", code=1),
     "runtime-nccl-watchdog": Right("hang", root="Watchdog caught", code=1),
+    "runtime-sglang-prefill-pool": Right("gpu-oom-runtime", code=-9, never=("lower --mem-fraction",)),
     "nokv-0.8.4-noprefix": Right("no-kv-memory", root="No available memory for the cache", code=137, never=("memory limit",)),
     "nokv-0.25-weights-dominate": Right("no-kv-memory", root="No available memory for the cache", process="EngineCore", code=1),
     "nokv-sglang-0.5.12": Right("no-kv-memory", root="Not enough memory", code=-9, fixes=(("--mem-fraction-static", "raise", 0.61),)),
@@ -127,6 +130,7 @@ ELSEWHERE = {
     "arch-llama": Right("unsupported-arch", root="no kernel image", code=134),
     "arch-awq-capability": Right("unsupported-arch", root="Minimum capability: 80", code=1),
     "arch-v0-xformers-bf16": Right("unsupported-arch", code=1, fixes=(("--dtype", "set", "half"),)),
+    "arch-warning-then-oom": Right("gpu-oom-load", root="Tried to allocate 2.00 GiB", code=1),
     "arg-sglang-unknown": Right("bad-argument", root="unrecognized", code=2, fixes=(("--mem-fraction-sttic", "remove", None),)),
     "arg-trust-remote-code-0.11": Right("bad-argument", code=1, fixes=(("--trust-remote-code", "set", None),)),
     "arg-trust-remote-code-0.8": Right("bad-argument", code=1, fixes=(("--trust-remote-code", "set", None),)),
@@ -140,6 +144,8 @@ ELSEWHERE = {
     "arg-batched-0.10": Right("bad-argument", code=1, fixes=(("--max-num-batched-tokens", "raise", 8192),)),
     "arg-sglang-choice": Right("bad-argument", code=2, fixes=(("--attention-backend", "set", None),)),
     "arg-llama-value": Right("bad-argument", root="error while handling", code=1, fixes=(("--ctx-size", "set", None),)),
+    "arg-pydantic-extra": Right("bad-argument", code=1),
+    "arg-json": Right("bad-argument", code=2, fixes=(("--compilation-config", "set", None),)),
     "port-0.13-early": Right("port-in-use", code=1, fixes=(("--port", "set", 8124),)),
     "port-sglang-late": Right("port-in-use", root="[Errno 98]", code=1, fixes=(("--port", "set", 30001),)),
     "port-llama-new": Right("port-in-use", code=1, fixes=(("--port", "set", 8081),)),
@@ -156,7 +162,10 @@ ELSEWHERE = {
     "model-local-path-missing-0.28": Right("model-not-found", code=1),
     "model-no-weights-sglang": Right("model-not-found", root="Cannot find any model weights", code=-9),
     "model-llama-mmproj": Right("model-not-found|unknown", code=1),
+    "model-revision": Right("model-not-found", code=1),
     "timeout-0.24": Right("ready-timeout", root="Timed out waiting for engine", code=1, fixes=(("VLLM_ENGINE_READY_TIMEOUT_S", "raise", None),)),
+    "timeout-0.17-small": Right("ready-timeout", code=1, fixes=(("VLLM_ENGINE_READY_TIMEOUT_S", "raise", 810),)),
+    "timeout-after-oom": Right("gpu-oom-load", process="Worker_TP2", code=1),
     "hang-rpc-0.14-serving": Right("hang", root="RPC call to execute_model timed out", code=1),
     "hang-after-capture-0.22": Right("hang"),
     "unknown-keyerror-sglang": Right("unknown", root="KeyError", code=-9, never=("mem-fraction",)),
@@ -169,6 +178,11 @@ ELSEWHERE = {
     "rotated-dies": Right("unknown", root="illegal memory access", process="EngineCore", code=1),
     "worker-dies-serving-kernel": Right("host-oom-kill", root="Killed process 61", code=1),
     "kill-after-ready-oomkilled": Right("unknown", never=("utilization",)),
+    "ray-placement": Right("bad-argument", code=1, fixes=(("--tensor-parallel-size", "lower", 4),)),
+    "sglang-invalid-device": Right("bad-argument", root="invalid device ordinal", process="TP4", code=-9, never=("mem-fraction",)),
+    "sglang-warmup-failed": Right("hang|ready-timeout|unknown", code=137, never=("memory limit",)),
+    "import-warnings-then-port": Right("port-in-use", code=1, fixes=(("--port", "set", 9001),)),
+    "custom-ar": Right("unknown", code=-9, never=("mem-fraction",)),
 }
 
 #: name -> exit code
@@ -193,6 +207,7 @@ UNFINISHED: dict[str, int | None] = {
     "slow-load-hints-0.11": None,
     "user-ctrl-c-loading": 130,
     "ctrl-c-loading-bare": 130,
+    "k8s-probe-sigterm": 143,
 }
 # fmt: on
 FAILED = MEMORY | ELSEWHERE

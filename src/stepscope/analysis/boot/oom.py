@@ -289,7 +289,36 @@ def _sampler(failure: Failure, log: ServerLog, advice: Advice) -> None:
         )
 
 
+def _slots(log: ServerLog, advice: Advice) -> None:
+    """SGLang says "out of memory" too when the cache has no slot left."""
+    advice.why = (
+        "The cache had no slots left for a step: requests grew beyond what it holds."
+        " The GPU's memory did not run out."
+    )
+    running = number(log, "max_running_requests")
+    advice.fix(
+        flag(log, "seqs"),
+        "lower",
+        power_of_two_below(running / 2) if running and running > 1 else None,
+        "fewer requests share the cache",
+    )
+    advice.fix(
+        "--schedule-conservativeness",
+        "raise",
+        1.3,
+        "admits fewer requests for the tokens that they may still produce",
+        "low",
+    )
+    advice.wrong.append(
+        f"Lower {flag(log, 'share')}, as one does for an out-of-memory error: that"
+        " makes the cache smaller, which is what ran out."
+    )
+
+
 def _runtime(failure: Failure, log: ServerLog, advice: Advice) -> None:
+    if "Try to lower your batch size" in failure.text:
+        _slots(log, advice)
+        return
     missing = missing_gib(failure)
     if missing is not None:
         # Other requests were in flight: one more allocation of this size may follow.

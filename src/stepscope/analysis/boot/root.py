@@ -108,8 +108,14 @@ def _first(candidates: list[Failure]) -> Failure | None:
     ]
     return min(
         cascade,
-        key=lambda f: (f.signature in _WEAK, _ROLE_RANK.get(f.role, 2), f.line),
+        key=lambda f: (_is_weak(f), _ROLE_RANK.get(f.role, 2), f.line),
     )
+
+
+def _is_weak(failure: Failure) -> bool:
+    """A package that is missed outside any traceback may be one that nobody needs."""
+    missed = failure.signature == "missing-package" and not failure.frames
+    return missed or failure.signature in _WEAK
 
 
 def _detail(first: Failure | None, candidates: list[Failure]) -> Failure | None:

@@ -97,6 +97,9 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
         if given is not None:
             effect += f" of {given}"
         advice.fix("--kv-cache-dtype", "set", "auto", effect, "medium")
+    elif "ordinal" in failure.names:
+        why = "there are more ranks than GPUs that are visible"
+        advice.fix(flag(log, "tp"), "lower", None, why, "medium")
     elif "CUDAGraphMode" in text:
         advice.fix(
             "--compilation-config",

@@ -235,6 +235,9 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"by tensor parallel size \((?P<n_tp>\d+)\)|"
             r"[Ww]orld size \((?P<n_world>\d+)\) is larger than the number of "
             r"available GPUs \((?P<n_gpus>\d+)\)|"
+            r"(?P<ordinal>invalid device ordinal)|"
+            r"Required number of devices: (?P<n_world2>\d+)\. "
+            r"Total number of devices: (?P<n_gpus2>\d+)|"
             r"piecewise CUDA graphs \(cudagraph_mode=(?P<mode>\w+)\) unavailable|"
             r"CUDAGraphMode\.(?P<mode2>\w+) is not supported with",
             0,
