@@ -14,15 +14,17 @@ from typing import Any
 import click
 import msgspec
 
-from stepscope.cli.bench_flags import BACKENDS, METRICS, Asked, read_flags
+from stepscope.cli.bench_failures import failed_requests
+from stepscope.cli.bench_flags import BACKENDS, METRICS, Asked
 from stepscope.cli.bench_load import load_options
+from stepscope.cli.bench_ready import when_ready
 from stepscope.cli.bench_save import check_room, save
 from stepscope.cli.bench_table import table
+from stepscope.cli.bench_words import vllm_options
 from stepscope.clock import SystemClock
 from stepscope.errors import SessionError
 from stepscope.load.drive import drive
 from stepscope.load.journal import Recorded, Stamps, read_texts
-from stepscope.load.probe import probe
 from stepscope.load.prompts import server_of, uses_token_ids
 from stepscope.load.spec import WORKERS, LoadProgress, LoadResult, LoadSpec
 from stepscope.load.speculation import drafts, speculation
@@ -53,6 +55,7 @@ class _VllmWords(click.Command):
 
 @click.command(cls=_VllmWords)
 @load_options
+@vllm_options
 @click.option(
     "--backend",
     default="openai",
@@ -173,7 +176,6 @@ class _VllmWords(click.Command):
 @click.option("--metadata", multiple=True, help="NAME=VALUE, kept with the result.")
 @click.option("--label", help="Begins the result's usual name. Default: the backend.")
 @click.option("--disable-tqdm", is_flag=True, help="No progress line.")
-@click.option("--trust-remote-code", is_flag=True, hidden=True)
 @click.option("--json", "as_json", is_flag=True, help="The result on stdout.")
 def bench(**flags: Any) -> int:
     """Measure a running server: a closed loop, or requests at a rate.
@@ -182,9 +184,8 @@ def bench(**flags: Any) -> int:
     of warm-up, e2el among the metrics, a fresh seed, and the client's own health.
     """
     check_room(flags)
-    asked, spec = read_flags(flags)
+    asked, spec = when_ready(flags)
     quiet = flags["disable_tqdm"] or not sys.stderr.isatty()
-    spec = _probed(spec)
     print(f"seed {spec.seed}", file=sys.stderr)
     with _stop_on_interrupt() as stop, tempfile.TemporaryDirectory() as folder:
         if asked.n_warmups:
@@ -199,6 +200,8 @@ def bench(**flags: Any) -> int:
         if progress is not None:
             progress.end()
         document, notes, metrics = _document(asked, spec, result, where)
+        findings = (*result.findings, *failed_requests(document))
+        document["findings"] = msgspec.to_builtins(findings)
         document |= speculation(before, drafts(server_of(spec)))
     try:
         save(document, flags, asked)
@@ -209,7 +212,7 @@ def bench(**flags: Any) -> int:
             print(table(document, metrics, asked.percentiles, result.health))
     for note in notes:
         print(note, file=sys.stderr)
-    for finding in result.findings:
+    for finding in findings:
         print(f"{finding.code}: {finding.message}", file=sys.stderr)
     return _exit_code(result)
 
@@ -225,29 +228,6 @@ def _exit_code(result: LoadResult) -> int:
     if result.stopped:
         return 130
     return 0 if result.n_ok else SessionError.exit_code
-
-
-def _probed(spec: LoadSpec) -> LoadSpec:
-    """Send one request; fall back to text where token ids are refused.
-
-    Raises:
-        SessionError: The server does not answer as a streaming endpoint must.
-    """
-    one = msgspec.structs.replace(spec, n_prompts=1, seed=spec.seed + 2)
-    found = probe(one, SystemClock())
-    if found.failure in {"http-status", "stream-error"} and spec.token_ids:
-        as_text = msgspec.structs.replace(one, token_ids=False)
-        again = probe(as_text, SystemClock())
-        if again.failure is None:
-            print("prompts are text: token ids were refused", file=sys.stderr)
-            return msgspec.structs.replace(spec, token_ids=False)
-    if found.failure is not None:
-        raise SessionError(
-            spec.base_url,
-            f"the first request failed ({found.failure}: {found.failure_detail})",
-            "expected a streamed answer with a usage record",
-        )
-    return spec
 
 
 def _warm_up(spec: LoadSpec, n: int, folder: Path, stop: threading.Event) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from stepscope.cli.bench_load import fitting, lengths, read_arrivals, read_source
+from stepscope.cli.bench_words import refuse_not_done, sampling
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.ask import served_models
 from stepscope.load.prompts import server_of
@@ -148,6 +149,7 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         RecipeError: A flag's value is wrong.
         SessionError: No model was named and the server lists none.
     """
+    refuse_not_done(flags)
     arrivals, source = read_arrivals(flags), read_source(flags)
     for flag in ("num_prompts", "max_concurrency"):
         if flags[flag] is not None and flags[flag] < 1:
@@ -181,7 +183,7 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         temperature=flags["temperature"],
         seed=seed,
         vocab_size=flags["vocab_size"],
-        extra_body=_extra_body(flags["extra_body"]),
+        extra_body=sampling(flags) | _extra_body(flags["extra_body"]),
         headers=_pairs("header", flags["header"], "="),
         header_timeout_s=flags["header_timeout"],
         stall_timeout_s=flags["stall_timeout"],
