@@ -1,10 +1,11 @@
 """A program that takes nsys' words, and fails as it is told to.
 
 ``FAKE_NSYS`` says what goes wrong; ``FAKE_NSYS_EXPORT`` names the SQLite file that an
-export is to give. What it records is nothing.
+export is to give. What it records is the environment of its launch, as nsys does.
 """
 
 import itertools
+import json
 import os
 import shutil
 import sys
@@ -27,6 +28,7 @@ if VERB == MODE:
     fail(f"nsys {VERB} fails as it was told to")
 if VERB == "launch":
     command = WORDS[len(OPTIONS) :]
+    REPORT.with_name("seen").write_text(json.dumps(dict(os.environ)))
     name, value = OPTIONS["env-var"].split("=")
     os.execvpe(command[0], command, {**os.environ, name: value})
 elif VERB == "stop" and MODE == "slow":
@@ -35,6 +37,6 @@ elif VERB == "stop" and MODE == "raw":
     REPORT.with_suffix(".qdstrm").write_text("a stream")
     sys.stdout.write("The importer was not found.\n")
 elif VERB == "stop" and MODE != "silent":
-    REPORT.write_text("a report")
+    REPORT.write_bytes(REPORT.with_name("seen").read_bytes())
 elif VERB == "export":
     shutil.copyfile(os.environ["FAKE_NSYS_EXPORT"], OPTIONS["output"])

@@ -54,6 +54,7 @@ def test_a_server_that_uses_no_gpu_leaves_its_report_and_an_honest_reason(
     tmp = tmp_path / "tmp"
     tmp.mkdir()
     monkeypatch.setattr("tempfile.tempdir", str(tmp))
+    monkeypatch.setenv("HF_TOKEN", "not-a-real-one")
     text = RECIPE.format(seconds=0.3)
     plan = select(expand(load_recipe(text, "r.toml")), "*-trace-l0")
     order = Order(plan, text, tmp_path / "run")
@@ -66,7 +67,9 @@ def test_a_server_that_uses_no_gpu_leaves_its_report_and_an_honest_reason(
     assert launch.ready
     assert not outcome.failures
     report = tmp_path / "run" / "traces" / "baseline-c2-trace" / "timeline.nsys-rep"
-    assert report.stat().st_size > 1000
+    held = report.read_bytes()
+    assert b"PYTHONUNBUFFERED" in held, "it holds the environment"
+    assert b"not-a-real-one" not in held
     assert scratches(tmp) == []
     assert not [f for f in run.findings if f.code == "orphan-process"]
 

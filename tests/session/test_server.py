@@ -213,3 +213,69 @@ def test_kill_nine_of_stepscope_ends_the_server_and_what_it_hides(log: Path) -> 
     parent.wait()
     wait_for(lambda: not psutil.pid_exists(server.pid))
     wait_for(lambda: not psutil.pid_exists(child))
+
+
+def test_what_left_the_group_may_end_by_itself_as_long_as_it_was_promised(
+    log: Path, halt: Halt
+) -> None:
+    program = """
+import subprocess, sys, time
+code = '''
+import os, time
+parent = os.getppid()
+print("waits", flush=True)
+while os.getppid() == parent: time.sleep(0.01)
+time.sleep(4)
+print("ended by itself", flush=True)
+'''
+subprocess.Popen([sys.executable, "-c", code], start_new_session=True)
+time.sleep(600)
+"""
+    order = ServerOrder(
+        command=(sys.executable, "-c", program),
+        environment={},
+        log=log,
+        linger_s=60,
+        grace_s=60,
+    )
+    server = LocalServer(order, halt)
+    server.start()
+    first_line(log)
+    end = server.stop()
+    assert (end.killed, end.leftovers, end.alive) == (False, (), ())
+    assert "ended by itself" in log.read_text()
+
+
+def test_a_scratch_folder_is_new_and_goes_with_the_server(
+    log: Path, halt: Halt, tmp_path: Path
+) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    (scratch / "of-a-killed-guard").touch()
+    program = f"import os, time; print(os.listdir({str(scratch)!r}), flush=True)"
+    order = ServerOrder(
+        command=(sys.executable, "-c", program + "; time.sleep(600)"),
+        environment={},
+        log=log,
+        scratch=str(scratch),
+    )
+    server = LocalServer(order, halt)
+    server.start()
+    assert first_line(log) == "[]"
+    assert scratch.stat().st_mode & 0o777 == 0o700
+    server.stop()
+    assert not scratch.exists()
+
+
+def test_a_scratch_folder_that_can_not_be_made_starts_nothing(
+    log: Path, halt: Halt, tmp_path: Path
+) -> None:
+    order = ServerOrder(
+        command=(sys.executable, "-c", "print('started')"),
+        environment={},
+        log=log,
+        scratch=str(tmp_path / "absent" / "scratch"),
+    )
+    with pytest.raises(SessionError, match="No such file or directory"):
+        LocalServer(order, halt).start()
+    assert log.read_text() == ""

@@ -24,6 +24,7 @@ class ToolOrder:
         environment: Added to what we inherited.
         log: Receives what it prints, after what is there.
         timeout_s: How long it may take; then it is ended.
+        hidden: Variables of ours that it must not see.
         halts: False: it is not ended early where a person asks the session to stop.
     """
 
@@ -31,6 +32,7 @@ class ToolOrder:
     environment: dict[str, str]
     log: Path
     timeout_s: float
+    hidden: tuple[str, ...] = ()
     halts: bool = True
 
 

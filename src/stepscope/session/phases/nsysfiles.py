@@ -72,6 +72,7 @@ def exported(
                 environment=order.environment,
                 log=log,
                 timeout_s=timeout_s,
+                hidden=order.hidden,
             ),
         )
 
