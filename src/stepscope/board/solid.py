@@ -195,7 +195,7 @@ def _telemetry(cell: CellResult, findings: Sequence[Finding]) -> _Claim:
     if telemetry.util_pct is not None:
         util = _ranged(telemetry.util_pct, telemetry.util_pct_range)
         text += f", utilization {util} %"
-    holes = holes_of(cell, findings, tuple(TELEMETRY_SETTLES))
+    holes = holes_of(cell, findings, (*TELEMETRY_SETTLES, "stall", "server-restarted"))
     return _Claim(
         text,
         tuple(holes),

@@ -124,18 +124,20 @@ class CellView:
     def n_ranks(self) -> int | None:
         """Ranks that share one step; None where the layout was not recorded.
 
-        What the server's log or command says goes before what the run says: one run
-        may hold configurations of several layouts.
+        One run may hold configurations of several layouts, so that what the server's
+        log or command says of more ranks goes before what the run says. None too where
+        the run names several and the server others.
         """
         layout = self.run.layout
         n = layout.tp * layout.dp * layout.pp
         told = {} if self.launch is None else told_degrees(self.launch)
-        if told:
-            known = {"tp": layout.tp, "dp": layout.dp, "pp": layout.pp, **told}
-            n = int(np.prod(list(known.values())))
+        known = {"tp": layout.tp, "dp": layout.dp, "pp": layout.pp, **told}
+        own = int(np.prod(list(known.values())))
+        if own != n and n > 1:
+            return None
         complete = len(told) == _N_DEGREES
-        if n > 1 or complete or self.run.n_gpus == 1 or self.has_gpu is False:
-            return n
+        if own > 1 or complete or self.run.n_gpus == 1 or self.has_gpu is False:
+            return own
         return None
 
     def findings(self, *codes: str) -> tuple[Finding, ...]:

@@ -17,6 +17,8 @@ _TENSOR_LOW_PCT = 30.0
 #: From it on SMs are occupied, perhaps by arithmetic that is not on tensor pipes.
 _SM_LOW_PCT = AT_MOST_PCT
 
+_SCATTER_POINTS = 1.0
+
 #: Busy share of the one thread that computes; below it something else is waited for.
 _THREAD_BUSY_PCT = 90.0
 #: CPU of all processes beyond the busiest thread that is still "one thread". Two
@@ -47,7 +49,7 @@ def _tensor_counter(view: CellView) -> Opinion | None:
         " tensor pipes",
     )
     if tensor >= _TENSOR_LIMIT_PCT:
-        against = exceeds_residence(view, tensor)
+        against = (*exceeds_residence(view, tensor), *_beyond_sms(view, tensor, active))
         return Opinion(
             status="standing" if against else "supported",
             share_pct=None if against else tensor,
@@ -71,6 +73,16 @@ def _tensor_counter(view: CellView) -> Opinion | None:
             evidence=(item, sm),
         )
     return Opinion(status="standing", evidence=(item,))
+
+
+def _beyond_sms(
+    view: CellView, tensor: float, active: float | None
+) -> tuple[Evidence, ...]:
+    """Return SM activity where tensor pipes are to work more than it."""
+    if active is None or tensor <= active + _SCATTER_POINTS:
+        return ()
+    why = "no tensor pipe works on an SM without a warp: one of the counters is wrong"
+    return (seen(view, "SM activity", active, "%", why),)
 
 
 def _one_thread(view: CellView) -> Opinion | None:
