@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from stepscope.report.downsample import bins
 from stepscope.report.figure import COLOURS, Figure
+from stepscope.report.stack import token_stack
 from stepscope.report.steps import step_time
 from stepscope.report.svg import inline, png, standalone
 from stepscope.report.sweep import sweep
@@ -110,6 +111,21 @@ def test_the_axis_of_the_floor_names_every_size_that_is_drawn(small: Small) -> N
     assert figure is not None
     encoding: Any = figure.spec["encoding"]
     assert 256 in encoding["x"]["axis"]["values"]
+
+
+def test_a_figure_without_a_floor_does_not_speak_of_one(small: Small) -> None:
+    analysis = small.analysis()
+    (model,) = analysis.step_model
+    bare = step_time("baseline", model, (), 0)
+    assert bare is not None
+    assert "floor" not in bare.note
+    stacks = [replace(s, floor_ms=None, traced=False) for s in analysis.stacks]
+    stack = token_stack("baseline", stacks, 0)
+    assert stack is not None
+    assert "floor" not in stack.note
+    whole = token_stack("baseline", analysis.stacks, 0)
+    assert whole is not None
+    assert "floor" in whole.note
 
 
 def test_nothing_measured_draws_nothing(small: Small) -> None:

@@ -22,7 +22,12 @@ from stepscope.report.cells import (
     shown,
     unlisted,
 )
-from stepscope.report.content import command_line, findings, path_link
+from stepscope.report.content import (
+    command_line,
+    findings,
+    path_link,
+    trace_file,
+)
 from stepscope.report.page import html
 from stepscope.run.run import Launch, Run
 
@@ -375,3 +380,15 @@ def test_of_equal_findings_those_of_warm_ups_come_last(small: Small) -> None:
     )
     told = [f.cell for f in findings(small.run(), analysis) if f.code == "stall"]
     assert told == [others[0].name, first.name]
+
+
+def test_a_page_does_not_say_where_its_maker_keeps_his_runs(small: Small) -> None:
+    assert trace_file("/home/me/runs/r/traces/c8/0.json.gz") == "traces/c8/0.json.gz"
+    assert trace_file("foreign/t.json.gz") == "foreign/t.json.gz"
+    assert trace_file("/home/me/t.json.gz") == "t.json.gz"
+    analysis = small.analysis()
+    (traced,) = analysis.traced
+    there = replace(traced, paths=("/home/me/runs/r/traces/c8/0.json.gz",))
+    text = page_of(small.run(), replace(analysis, traced=(there,)))
+    assert "/home/me" not in text
+    assert 'href="traces/c8/0.json.gz"' in text

@@ -154,6 +154,7 @@ EVERYTHING: dict[str, tuple[Column, ...]] = {
             ("power cap", "W", "power_limit_w"),
             ("SM clock", "MHz", "sm_clock_mhz"),
             ("SM clock, maximum", "MHz", "sm_clock_max_mhz"),
+            ("slowest GPU's SM clock below it", "%", "sm_clock_drop_pct_max"),
             ("clock-event reasons", "", "throttle_reasons"),
             ("SM active", "%", "sm_active_pct"),
             ("DRAM bandwidth, mean", "%", "dram_bw_pct"),

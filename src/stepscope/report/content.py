@@ -46,6 +46,15 @@ def path_link(path: str | None, home: str | None = "") -> str | None:
     return f"{home.rstrip('/')}/{path}" if home else path
 
 
+def trace_file(path: str) -> str:
+    """Return a timeline's file as a page names it: inside the run, else by its name.
+
+    A page is sent to others; where its maker keeps his runs is not theirs to read.
+    """
+    inside = re.search(r"(?:^|/)((?:traces|foreign)/.+)", path)
+    return inside[1] if inside is not None else path.rsplit("/", 1)[-1]
+
+
 def command_line(launch: Launch) -> str:
     """Return a launch's command as one shell line, secrets hidden."""
     words: list[str] = []

@@ -112,6 +112,7 @@ def _functions(
         "launch_ids": launch_ids,
         "by_cell": {c.name: figure_name(c, i) for i, c in enumerate(run.cells)},
         "path_link": lambda path: content.path_link(path, home),
+        "trace_file": content.trace_file,
         "board_rows": content.board_rows(board),
         "experiments": experiment_rows(board),
         "scope": content.scope,

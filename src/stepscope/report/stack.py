@@ -60,8 +60,12 @@ def token_stack(
         title=title,
         alt=f"{title}. " + "; ".join(str(row["text"]) for row in rows),
         spec=_spec(rows, floors, names, order),
-        note="From the device outwards; the parts sum to the client's mean TPOT. The"
-        " rule is the byte floor at the data sheet's bandwidth."
+        note="From the device outwards; the parts sum to the client's mean TPOT."
+        + (
+            " The rule is the byte floor at the data sheet's bandwidth."
+            if floors
+            else ""
+        )
         + _untraced(own)
         + " Bars stand side by side whatever the distance of their concurrencies.",
     )
@@ -71,10 +75,9 @@ def _untraced(own: Sequence[TokenStack]) -> str:
     missing = [str(s.concurrency) for s in own if not s.traced]
     if not missing:
         return ""
-    return (
-        f" At concurrency {', '.join(missing)} no timeline splits what lies above the"
-        " floor."
-    )
+    floor = any(stack.floor_ms is not None for stack in own)
+    what = "what lies above the floor" if floor else "the decode step"
+    return f" At concurrency {', '.join(missing)} no timeline splits {what}."
 
 
 _ORDER = ("floor: other", "floor: experts", "device busy", "waiting for", "idle")

@@ -47,9 +47,22 @@ def step_time(
         title=title,
         alt=f"{title}: " + "; ".join(str(row["text"]) for row in (*rows, *floors)),
         spec=_spec(rows, curve, floors, kind),
-        note=f"Points are measured; the line is the model ({kind}); dashes are"
-        " the byte floor. The horizontal axis is logarithmic: a straight line over"
-        " sequences is drawn bent. The floor assumes that each byte is moved once.",
+        note=_note(kind if curve else None, floor=bool(floors)),
+    )
+
+
+def _note(kind: str | None, *, floor: bool) -> str:
+    """Return what the picture does not show, of what is in it."""
+    said = "Points are measured"
+    if kind is not None:
+        said += f"; the line is the model ({kind})"
+    if floor:
+        said += (
+            "; dashes are the byte floor, which assumes that each byte is moved once"
+        )
+    return (
+        f"{said}. The horizontal axis is logarithmic: a straight line over sequences"
+        " is drawn bent."
     )
 
 
