@@ -301,6 +301,30 @@ def test_what_a_container_adds_to_each_line_changes_no_verdict(
     check(bare, log_bytes(name), right)
 
 
+#: What the rest of a log says rightly where the root was cut away.
+OF_THE_REST = {
+    "timeout-after-oom": "ready-timeout",
+    "shm-0.8.5-nccl": "nccl-system-error",
+    "import-warnings-then-port": "missing-package",
+    "load-sglang-0.4.9-tp2-of-4": "host-oom-kill",  # "Killed" while loading.
+}
+
+
+@pytest.mark.parametrize("name", [*FAILED, *READY, *UNFINISHED])
+def test_a_log_that_was_cut_anywhere_gets_its_cause_or_none(name: str) -> None:
+    right = FAILED.get(name, Right(""))
+    causes = {*right.causes.split("|"), OF_THE_REST.get(name), "unknown", None}
+    if right.code in (137, -9) or READY.get(name) == 137:
+        causes.add("host-oom-kill")  # Whoever was killed while it loads.
+    lines = log_bytes(name).split(b"\n")
+    for at in range(1, len(lines), 3):
+        for part in (lines[:at], lines[at:]):
+            log = parse_log(b"\n".join(part))
+            for code in {None, 1, right.code}:
+                verdict = diagnose(log, exit_code=code)
+                assert verdict.cause in causes, (at, code, verdict)
+
+
 CUT = "profile-0.12-nested-tp4"
 
 

@@ -119,18 +119,27 @@ def _oom(failure: Failure, log: ServerLog) -> str:
     """In which phase memory ran out: by the traceback, else by the last milestone."""
     if failure.after_ready:
         return "gpu-oom-runtime"
-    if log.engine == "llamacpp":
-        if _follows(failure, log, "kv-alloc"):
-            return "kv-smaller-than-context"
-        if _follows(failure, log, "compute-alloc"):
-            return "gpu-oom-warmup-after-kv"
     if any(words in failure.text for words in _CAPTURE_TEXT):
         return "gpu-oom-capture"
+    cause = _llama_oom(failure, log) if log.engine == "llamacpp" else None
     text = " ".join(failure.frames)
-    for functions, cause in _BY_FRAMES:
-        if any(function in text for function in functions):
-            return cause
-    return _BY_STAGE.get(failure.stage or "", "unknown")
+    for functions, named in _BY_FRAMES:
+        if cause is None and any(function in text for function in functions):
+            cause = named
+    if cause is None and log.boot.stage is None and not log.non_default_args:
+        return "unknown"  # The log's head is missing: nothing says how far it came.
+    return cause or _BY_STAGE.get(failure.stage or "", "unknown")
+
+
+def _llama_oom(failure: Failure, log: ServerLog) -> str | None:
+    """What could not be allocated is said in a later line."""
+    if _follows(failure, log, "kv-alloc"):
+        return "kv-smaller-than-context"
+    if _follows(failure, log, "compute-alloc"):
+        return "gpu-oom-warmup-after-kv"
+    if failure.stage == "kv_alloc" and log.ledger.kv_gib is None:
+        return "kv-smaller-than-context"  # The log ends before it says so.
+    return None
 
 
 def _follows(failure: Failure, log: ServerLog, signature: str) -> bool:

@@ -132,6 +132,9 @@ def _unknown(failure: Failure) -> Advice:
     )
     if failure.frames:
         advice.why += f" It was raised in {failure.frames[-1]}."
+    if failure.signature == "gpu-oom":
+        advice.why = "GPU memory ran out, and the log does not show in which phase of"
+        advice.why += f" the start: its head is missing. {failure.text[:200]}"
     if failure.signature == "host-alloc" or pins_host_memory(failure):
         size = failure.numbers.get("buffer_gib", failure.numbers.get("asked_gib"))
         advice.why = "Host memory could not be allocated"

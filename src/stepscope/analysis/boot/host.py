@@ -12,6 +12,15 @@ PINNED_WHILE_LOADING = 1.4
 HANG_HINTS_AFTER_KV = 5
 HANG_HINTS = 30
 #: A process that says this of itself did not fall silent; what follows is missing.
+_OTHERS_WORDS = (
+    "initialization failed",
+    "died unexpectedly",
+    "process failed to start",
+    "scheduler is dead",
+    "scheduler died",
+    "died (",
+)
+_OWN_KILL = ("igquit", "SIGQUIT", "fatal signal from worker")
 _OWN_WORDS = ("WorkerProc failed", "WorkerProc hit an exception", "hit an exception:")
 _LATE = ("kv_alloc", "kernel_warmup", "graph_capture", "sampler_warmup", "ready")
 _SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SIGTERM"}
@@ -42,6 +51,7 @@ def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
         and counted != 0
         and not weights_in
         and root.silent
+        and not _ended_itself(log)
         and (root.exit_code == -9 or _child_vanished(root, log))
     ):
         return "host-oom-kill", _killed(root, log, certain=False)
@@ -54,12 +64,23 @@ def _child_vanished(root: Root, log: ServerLog) -> bool:
     A server whose worker was killed ends by itself, with 1. A traceback that stops in
     the middle says that the log was cut, not that a process fell silent.
     """
-    fatal = root.fatal_line
-    if fatal is None or root.exit_code not in (None, 1) or log.engine == "llamacpp":
+    if root.exit_code not in (None, 1) or log.engine == "llamacpp":
         return False
-    if any(words in fatal.text for words in _OWN_WORDS):
+    if log.boot.tracebacks > sum(bool(f.frames) for f in log.failures):
         return False
-    return log.boot.tracebacks <= sum(bool(f.frames) for f in log.failures)
+    told = [f.text for f in log.failures if f.signature in ("wrapper", "killed")]
+    if any(words in text for text in told for words in _OWN_WORDS):
+        return False
+    return any(words in text for text in told for words in _OTHERS_WORDS)
+
+
+def _ended_itself(log: ServerLog) -> bool:
+    """A child reported a failure, and the server killed all its processes for it.
+
+    What the child wrote before is missing; the SIGKILL is the server's own.
+    """
+    told = (f.text for f in log.failures if f.signature == "wrapper")
+    return any(words in text for text in told for words in _OWN_KILL)
 
 
 def _all_ranks_in(log: ServerLog) -> bool:

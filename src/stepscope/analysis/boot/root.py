@@ -72,6 +72,8 @@ def find_root(log: ServerLog, exit_code: int | None) -> Root | None:
         relevant = _near(relevant, fatal or exited)
     candidates = [f for f in relevant if f.signature not in _NOT_ROOTS]
     candidates = [f for f in candidates if not (f.survived and _may_survive(f))]
+    if fatal is None and code in (None, 0):
+        candidates = [f for f in candidates if not _is_missed_in_passing(f)]
     own = [f for f in candidates if not f.is_quoted]
     candidates = own or candidates
     first = _detail(_compiler(_first(candidates), candidates), candidates)
@@ -113,9 +115,12 @@ def _first(candidates: list[Failure]) -> Failure | None:
 
 
 def _is_weak(failure: Failure) -> bool:
+    return _is_missed_in_passing(failure) or failure.signature in _WEAK
+
+
+def _is_missed_in_passing(failure: Failure) -> bool:
     """A package that is missed outside any traceback may be one that nobody needs."""
-    missed = failure.signature == "missing-package" and not failure.frames
-    return missed or failure.signature in _WEAK
+    return failure.signature == "missing-package" and not failure.frames
 
 
 def _detail(first: Failure | None, candidates: list[Failure]) -> Failure | None:

@@ -38,6 +38,8 @@ def read_llama(state: State, here: Here) -> bool:
         return False
     if " time =" in text and llama_timing(state, here):
         return True
+    if state.engine is None and text.startswith(("load_tensors:", "llama_")):
+        state.engine = "llamacpp"
     _sizes(state, here)
     _settings(state, here)
     if "loading model" in text or "llama_model_loader" in text:
@@ -57,6 +59,8 @@ def read_llama(state: State, here: Here) -> bool:
     elif _READY.search(text):
         state.engine = state.engine or "llamacpp"
         ready(state, here)
+    elif text.startswith(("llama_context:", "llama_new_context_with_model:")):
+        state.advance(here, "kv_alloc")
     elif "cleaning up before exit" in text:
         state.shutdown_line = state.shutdown_line or here.line
     return True
