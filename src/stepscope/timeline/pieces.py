@@ -6,10 +6,11 @@ two events is joined with the next.
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
+
+from isal import isal_zlib
 
 from stepscope.errors import ArchiveError
 
@@ -48,7 +49,7 @@ def read_events(path: Path, take: Callable[[bytes], bool], block_bytes: int) -> 
             file.seek(0)
             form = _inflated if packed else _plain
             return _cut_up(path, form(file, block_bytes), take)
-    except (EOFError, OSError, zlib.error) as error:
+    except (EOFError, OSError, isal_zlib.error) as error:  # type: ignore[misc]  # its stub calls the class an instance
         raise ArchiveError(
             str(path), f"can not be read to its end ({error})", "expected a whole trace"
         ) from error
@@ -61,7 +62,7 @@ def _plain(file: IO[bytes], block_bytes: int) -> Iterator[bytes]:
 
 def _inflated(file: IO[bytes], block_bytes: int) -> Iterator[bytes]:
     """Yield the text of a gzip file, member by member; checksums are verified."""
-    engine = zlib.decompressobj(wbits=31)
+    engine = isal_zlib.decompressobj(wbits=31)
     packed = file.read(_PACKED)
     held: list[bytes] = []
     n_held = 0
@@ -76,7 +77,7 @@ def _inflated(file: IO[bytes], block_bytes: int) -> Iterator[bytes]:
         if engine.eof:
             packed = (engine.unused_data or file.read(_PACKED)).lstrip(b"\0")
             if packed:
-                engine = zlib.decompressobj(wbits=31)
+                engine = isal_zlib.decompressobj(wbits=31)
         elif not packed:
             packed = file.read(_PACKED)
     if not engine.eof:
