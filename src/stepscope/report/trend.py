@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from markupsafe import Markup
 
 from stepscope.analysis.trend.records import TrendDocument, TrendSeries
+from stepscope.analysis.trend.trend import number_of_runs
 from stepscope.board.claims import number
 from stepscope.report.figure import COLOURS, Figure, series
 from stepscope.report.svg import render
@@ -30,6 +31,7 @@ def trend_html(document: TrendDocument) -> str:
         when=when,
         number=number,
         where=where,
+        runs=number_of_runs,
         label=lambda metric: LABELS.get(metric, metric),
     )
 
@@ -41,7 +43,10 @@ def when(at_unix_ns: int) -> str:
 
 def where(one: TrendSeries) -> str:
     """Return the workload point of a series in words."""
-    at = "open loop" if one.concurrency is None else f"concurrency {one.concurrency}"
+    at = f"concurrency {one.concurrency}"
+    if one.concurrency is None:
+        rate = one.request_rate
+        at = "open loop" if rate is None else f"{rate:g} requests/s"
     tokens = ""
     if one.input_tokens is not None and one.output_tokens is not None:
         tokens = f", {one.input_tokens} in, {one.output_tokens} out"

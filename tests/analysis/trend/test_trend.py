@@ -138,3 +138,65 @@ def test_runs_that_wander_are_called_drifting(run_of: Make) -> None:
         [(taken(run_of, i + 1), analysis(float(v))) for i, v in enumerate(walk)]
     )
     assert "drifting" in [f.code for f in document.findings]
+
+
+def grouped(*values: tuple[float | None, str, float]) -> Analysis:
+    """TPOT groups of (request rate, session, value)."""
+    (one,) = analysis(1.0).groups
+    return Analysis(
+        cells=(),
+        groups=tuple(
+            msgspec.structs.replace(
+                one,
+                concurrency=None if rate is not None else 8,
+                request_rate=rate,
+                session=session,
+                values=(value, value),
+                mean=value,
+            )
+            for rate, session, value in values
+        ),
+    )
+
+
+def test_rates_of_an_open_loop_are_series_of_their_own(run_of: Make) -> None:
+    runs = [
+        (taken(run_of, day), grouped((2.0, "s0", 5.0), (8.0, "s0", 9.0)))
+        for day in range(1, 8)
+    ]
+    series = trend(runs).series
+    assert [(s.request_rate, len(s.points)) for s in series] == [(2.0, 7), (8.0, 7)]
+    assert [s.mean for s in series] == pytest.approx([5.0, 9.0])
+
+
+def test_a_run_of_two_sessions_is_one_value(run_of: Make) -> None:
+    pairs = grouped((None, "s0", 4.0), (None, "s1", 9.0))
+    runs = [(taken(run_of, day), pairs) for day in range(1, 12)]
+    (series,) = trend(runs).series
+    assert [p.value for p in series.points] == pytest.approx([6.0] * 11)
+    assert {p.n for p in series.points} == {4}
+    # Eleven runs are no twenty-two.
+    assert (series.runs_missing, series.changes) == (9, None)
+
+
+def test_a_clear_change_is_found_among_two_hundred_series(run_of: Make) -> None:
+    rng = np.random.default_rng(4)
+    (one,) = analysis(1.0).groups
+    runs = []
+    for day in range(1, 25):
+        groups = []
+        for row in range(1, 201):
+            moved = 1.2 if row == 7 and day > 12 else 1.0
+            value = 10.0 * moved * float(np.exp(rng.normal(0, 0.01)))
+            groups.append(
+                msgspec.structs.replace(
+                    one, concurrency=row, values=(value,), mean=value
+                )
+            )
+        runs.append((taken(run_of, day), Analysis(cells=(), groups=tuple(groups))))
+    moved_at = {
+        s.concurrency: [c.run for c in s.changes]
+        for s in trend(runs).series
+        if s.changes
+    }
+    assert moved_at == {7: ["r13"]}

@@ -12,7 +12,9 @@ from scipy import stats
 LEAST_RUNS = 20
 #: Runs on each side of a change.
 _LEAST_SIDE = 4
-_N_PERMUTATIONS = 1999
+#: Random orders, and the most of them: so many that a chance of a tenth of what is
+#: asked for can be told, which over many series is a small one.
+_N_PERMUTATIONS, _MOST_PERMUTATIONS = 1999, 199_900
 #: Smaller shifts are told from noise and still not worth a name.
 _LEAST_SHIFT = 0.01
 
@@ -37,8 +39,8 @@ def shifts(values: Sequence[float], alpha: float) -> tuple[Shift, ...]:
 
     Source: binary segmentation; each segment is split where the difference of means
         over its standard error is largest, if no more than a share ``alpha`` of 1,999
-        random orders of the segment has as large a largest one; each part of a split
-        gets half of the share.
+        random orders of the segment has as large a largest one, or of as many as a
+        small share takes; each part of a split gets half of the share.
     Assumes: runs are independent, with equal relative spread within levels. A slow
         drift is no level, and shows as many small shifts.
 
@@ -57,7 +59,7 @@ def shifts(values: Sequence[float], alpha: float) -> tuple[Shift, ...]:
     todo = [(0, int(logs.size), alpha)]
     while todo:
         low, high, most = todo.pop()
-        found = _split(logs[low:high], rng)
+        found = _split(logs[low:high], rng, most)
         if found is None or found[1] > most:
             continue
         middle = low + found[0]
@@ -87,15 +89,24 @@ def drift(residuals: Floats) -> float | None:
     return float(np.sum(residuals[1:] * residuals[:-1])) / total
 
 
-def _split(logs: Floats, rng: np.random.Generator) -> tuple[int, float] | None:
-    """Return the best split and its p; None where the segment is too short."""
+def _split(
+    logs: Floats, rng: np.random.Generator, most: float
+) -> tuple[int, float] | None:
+    """Return the best split and its p; None where the segment is too short.
+
+    Random orders are drawn until ``p`` is told from ``most``.
+    """
     if logs.size < 2 * _LEAST_SIDE or float(np.ptp(logs)) == 0:
         return None
     seen = _scan(logs[None, :])
     at = int(np.argmax(seen[0]))
-    orders = rng.permuted(np.tile(logs, (_N_PERMUTATIONS, 1)), axis=1)
-    as_large = int(np.sum(_scan(orders).max(axis=1) >= seen[0, at] - 1e-12))
-    return at + _LEAST_SIDE, (1 + as_large) / (1 + _N_PERMUTATIONS)
+    wanted = min(max(_N_PERMUTATIONS, int(10 / most)), _MOST_PERMUTATIONS)
+    n, as_large = 0, 0
+    while n < wanted and 1 + as_large <= most * (1 + wanted):
+        orders = rng.permuted(np.tile(logs, (_N_PERMUTATIONS, 1)), axis=1)
+        as_large += int(np.sum(_scan(orders).max(axis=1) >= seen[0, at] - 1e-12))
+        n += _N_PERMUTATIONS
+    return at + _LEAST_SIDE, (1 + as_large) / (1 + n)
 
 
 def _scan(rows: Floats) -> Floats:

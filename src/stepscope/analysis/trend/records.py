@@ -90,6 +90,7 @@ class TrendSeries(
     changes: tuple[ChangePoint, ...] | None
     runs_missing: int
     drift: float | None
+    request_rate: float | None = None
 
 
 class TrendDocument(

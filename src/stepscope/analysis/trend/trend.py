@@ -1,10 +1,12 @@
 """Runs over time: series by workload point, and where their level moved."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from stepscope.analysis.across.records import RepeatGroup
 from stepscope.analysis.records import Analysis
 from stepscope.analysis.trend.changes import (
     LEAST_RUNS,
@@ -43,6 +45,7 @@ class Key:
     input_tokens: int | None
     output_tokens: int | None
     n_prompts: int | None
+    request_rate: float | None
 
 
 def taken_of(run: Run, path: str) -> Taken:
@@ -102,7 +105,8 @@ def _rows(
 ) -> Mapping[Key, list[TrendPoint]]:
     rows: dict[Key, list[TrendPoint]] = {}
     for one, analysis in ordered:
-        # Sessions of one run are apart in its groups; a series takes them in turn.
+        # Sessions of one run are apart in its groups and one value here.
+        groups: dict[Key, list[RepeatGroup]] = defaultdict(list)
         for group in analysis.groups:
             key = Key(
                 group.configuration,
@@ -111,16 +115,27 @@ def _rows(
                 group.input_tokens,
                 group.output_tokens,
                 group.n_prompts,
+                group.request_rate,
             )
+            groups[key].append(group)
+        for key, mine in groups.items():
+            sizes = [len(group.values) for group in mine]
+            logs = [np.log(group.mean) for group in mine]
+            value = float(np.exp(np.average(logs, weights=sizes)))
             rows.setdefault(key, []).append(
                 TrendPoint(
                     run=one.run.id,
                     at_unix_ns=one.at_unix_ns,
-                    value=group.mean,
-                    n=len(group.values),
+                    value=mine[0].mean if len(mine) == 1 else value,
+                    n=sum(sizes),
                 )
             )
-    order = sorted(rows, key=lambda k: (k.configuration, k.concurrency or 0, k.metric))
+    order = sorted(
+        rows,
+        key=lambda k: (
+            k.configuration, k.concurrency or 0, k.request_rate or 0, k.metric
+        ),
+    )  # fmt: skip
     return {key: rows[key] for key in order}
 
 
@@ -144,6 +159,7 @@ def _series(
         input_tokens=key.input_tokens,
         output_tokens=key.output_tokens,
         n_prompts=key.n_prompts,
+        request_rate=key.request_rate,
         points=tuple(points),
         mean=float(np.exp(np.mean(np.log(values)))),
         cv_pct=cv,
@@ -181,6 +197,11 @@ def _change(
     )
 
 
+def number_of_runs(n: int) -> str:
+    """Return "1 run", "2 runs"."""
+    return f"{n} run" if n == 1 else f"{n} runs"
+
+
 def _percent(log: float) -> float:
     return float(100 * np.expm1(log))
 
@@ -193,9 +214,9 @@ def _findings(series: Sequence[TrendSeries], n_runs: int) -> list[Finding]:
             Finding(
                 code="too-few-runs",
                 severity="info",
-                message=f"{n_runs} runs, at most {longest} of one workload point:"
-                f" change points need {LEAST_RUNS}, so {LEAST_RUNS - longest} are"
-                " missing; the series are shown and nothing is said of them",
+                message=f"{number_of_runs(n_runs)}, at most {longest} of one workload"
+                f" point: change points need {LEAST_RUNS}, so {LEAST_RUNS - longest}"
+                " are missing; the series are shown and nothing is said of them",
                 hint="Keep measuring the same recipe.",
             )
         )
