@@ -28,7 +28,7 @@ def test_a_server_is_launched_in_a_session_that_records_every_node_of_a_graph() 
     assert ORDER.launch == (
         "nsys", "launch", "--session-new=s1", "--trace=cuda,nvtx",
         "--cuda-graph-trace=node", "--trace-fork-before-exec=true",
-        "--show-output=true", "--wait=primary", "--env-var=TMPDIR=/var/tmp",
+        "--show-output=true", "--wait=primary", "env", "TMPDIR=/var/tmp",
     )  # fmt: skip
     assert ORDER.environment == {"TMPDIR": "/scratch/x"}
 
@@ -36,7 +36,7 @@ def test_a_server_is_launched_in_a_session_that_records_every_node_of_a_graph() 
 def test_the_words_that_entrust_secrets_come_right_before_the_server() -> None:
     stub = ("python", "-m", "entrust", "/scratch/x/e.json")
     order = NsysOrder(session="s", scratch="/scratch/x", server_tmp="/t", entrust=stub)
-    assert order.launch[-5:] == ("--env-var=TMPDIR=/t", *stub)
+    assert order.launch[-5:] == ("TMPDIR=/t", *stub)
 
 
 def test_a_recording_is_begun_ended_and_exported_by_the_name_of_the_session() -> None:

@@ -29,8 +29,7 @@ if VERB == MODE:
 if VERB == "launch":
     command = WORDS[len(OPTIONS) :]
     REPORT.with_name("seen").write_text(json.dumps(dict(os.environ)))
-    name, value = OPTIONS["env-var"].split("=")
-    os.execvpe(command[0], command, {**os.environ, name: value})
+    os.execvp(command[0], command)
 elif VERB == "stop" and MODE == "slow":
     time.sleep(60)
 elif VERB == "stop" and MODE == "raw":

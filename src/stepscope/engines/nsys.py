@@ -53,7 +53,8 @@ class NsysOrder:
             "--trace-fork-before-exec=true",
             "--show-output=true",
             "--wait=primary",
-            f"--env-var=TMPDIR={self.server_tmp}",
+            "env",
+            f"TMPDIR={self.server_tmp}",
             *self.entrust,
         )
 
