@@ -195,3 +195,23 @@ def test_a_kill_is_only_certain_with_the_kernels_word() -> None:
     suspected = first_fix("31-minus-nine", "memory limit of the container")
     assert suspected.confidence == "medium"
     assert suspected.value is None
+
+
+#: What the rest of a log says rightly where the root was cut away.
+OF_THE_REST = {
+    "32-nccl-shared-memory": "nccl-system-error",
+    "62-peer-first": "nccl-system-error",
+}
+
+
+@pytest.mark.parametrize("name", sorted(p.stem for p in LOGS.glob("*.log")))
+def test_a_public_log_that_was_cut_gets_its_cause_or_none(name: str) -> None:
+    data = (LOGS / f"{name}.log").read_bytes()
+    causes = {diagnose(parse_log(data)).cause, OF_THE_REST.get(name), "unknown", None}
+    lines = data.split(b"\n")
+    for at in range(1, len(lines), 3):
+        for part in (lines[:at], lines[at:]):
+            log = parse_log(b"\n".join(part))
+            for code in (None, 1):
+                verdict = diagnose(log, exit_code=code)
+                assert verdict.cause in causes, (at, code, verdict)

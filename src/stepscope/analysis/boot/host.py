@@ -29,8 +29,8 @@ _SIGNALS = {-6: "SIGABRT", -7: "SIGBUS", -9: "SIGKILL", -11: "SIGSEGV", -15: "SI
 def silent_cause(root: Root, log: ServerLog) -> tuple[str, Advice]:
     """Name the cause of a death that no traceback explains, or say that none is."""
     stage = log.boot.stage
-    # A log that says nothing does not say that weights were being loaded either.
-    began = stage == "spawn" or (stage is None and log.engine is not None)
+    # A log without its head does not say that weights were being loaded either.
+    began = stage == "spawn" or (stage is None and bool(log.non_default_args))
     loading = stage == "load_weights" or (began and root.exit_code == -9)
     loaded = log.boot.shards_total is not None and (
         log.boot.shards_loaded == log.boot.shards_total
