@@ -93,7 +93,7 @@ def test_a_journal_cut_at_any_byte_gives_the_whole_frames_before_it(
         n_whole = sum(end <= cut for end in ends)
         assert run.cells[0].requests == tuple(rows[:n_whole])
         torn = cut not in (0, *ends)
-        assert [f.code for f in run.findings] == ["journal-cut"] * torn
+        assert [f.code for f in run.findings] == [*["journal-cut"] * torn, "not-closed"]
 
 
 def test_the_record_journal_cut_at_any_byte_opens_and_goes_on(tmp_path: Path) -> None:
@@ -133,6 +133,11 @@ def test_a_kill_between_parquet_and_removal_counts_nothing_twice(
     assert run.cells[0].requests == rows
     assert len(run.samples.gpu) == 1
     assert not run.complete
+    (finding,) = run.findings
+    assert (finding.code, finding.severity) == ("not-closed", "warning")
+    assert "no manifest" in finding.message
+    writing.RunWriter.reopen(path).close(complete=True)
+    assert open_run(path).findings == ()
 
 
 def test_empty_journals_are_no_requests(tmp_path: Path) -> None:
@@ -155,7 +160,7 @@ def test_requests_without_a_record_of_their_cell_are_kept(tmp_path: Path) -> Non
     assert cell.requests == (row,)
     assert (cell.configuration, cell.workload.concurrency, cell.repeat) == ("a", 8, 1)
     assert cell.status == "interrupted"
-    assert [f.code for f in run.findings] == ["interrupted-cell"]
+    assert [f.code for f in run.findings] == ["interrupted-cell", "not-closed"]
 
 
 def test_damage_in_mid_journal_is_a_warning_with_what_was_lost(tmp_path: Path) -> None:
@@ -166,7 +171,7 @@ def test_damage_in_mid_journal_is_a_warning_with_what_was_lost(tmp_path: Path) -
     (writer.cell_dir("a-c1-r0") / "requests-0.journal").write_bytes(b"".join(frames))
     run = open_run(tmp_path / "r")
     assert len(run.cells[0].requests) == 1
-    (finding,) = run.findings
+    (finding, _) = run.findings
     assert (finding.code, finding.severity) == ("journal-cut", "warning")
     assert str(len(frames[1]) + len(frames[2])) in finding.message
 

@@ -107,6 +107,10 @@ def test_one_run_is_a_trend_of_one(tmp_path: Path) -> None:
     assert [f["code"] for f in document["findings"]] == ["too-few-runs"]
     assert "too-few-runs" not in page.read_text("utf-8")
     assert "19 are missing" in page.read_text("utf-8")
+    assert "<h1>1 run over time</h1>" in page.read_text("utf-8")
+    told = run("trend", GOLDEN).stdout
+    assert told.startswith("1 run, ")
+    assert "1 runs" not in told + page.read_text("utf-8")
 
 
 @pytest.mark.slow

@@ -20,36 +20,14 @@ from tests.load.scripted import (
     text,
     usage,
 )
+from tests.load.specs import driven, spec_for
 
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests, read_texts
-from stepscope.load.spec import LoadProgress, LoadResult, LoadSpec
+from stepscope.load.spec import LoadProgress
 from stepscope.run.requests import Request
-
-
-def spec_for(server: ScriptedServer, **changes: object) -> LoadSpec:
-    spec = LoadSpec(
-        base_url=server.url,
-        model="m",
-        n_prompts=6,
-        concurrency=3,
-        input_tokens=8,
-        output_tokens=4,
-        vocab_size=4096,
-        header_timeout_s=20,
-        stall_timeout_s=20,
-    )
-    return msgspec.structs.replace(spec, **changes)
-
-
-def driven(
-    folder: Path, script: Script, **changes: object
-) -> tuple[LoadResult, tuple[Request, ...], ScriptedServer]:
-    with ScriptedServer(script) as server:
-        result = drive(spec_for(server, **changes), folder, clock=SystemClock())
-    return result, read_requests(folder), server
 
 
 def failures(requests: tuple[Request, ...]) -> dict[str | None, int]:
@@ -319,7 +297,9 @@ def test_a_server_that_is_gone_ends_the_cell_with_everything_recorded(
 
     server._script = script
     with server:
-        result = drive(spec_for(server, n_prompts=50), tmp_path, clock=SystemClock())
+        result = drive(
+            spec_for(server.url, n_prompts=50), tmp_path, clock=SystemClock()
+        )
     requests = read_requests(tmp_path)
     assert sorted(r.index for r in requests) == list(range(50))
     assert failures(requests)[None] >= 3
@@ -331,7 +311,7 @@ def test_a_server_that_never_was_there_is_said_before_anything_is_sent(
     tmp_path: Path,
 ) -> None:
     with ScriptedServer(lambda _: None) as server:
-        spec = spec_for(server)
+        spec = spec_for(server.url)
     with pytest.raises(SessionError, match="refused"):
         drive(spec, tmp_path, clock=SystemClock())
     assert read_requests(tmp_path) == ()
@@ -352,7 +332,7 @@ def test_stopping_cancels_what_is_in_flight_and_invents_nothing(
         exchange.hold()
 
     with ScriptedServer(script) as server:
-        spec = spec_for(server, n_prompts=40)
+        spec = spec_for(server.url, n_prompts=40)
         result = drive(spec, tmp_path, clock=SystemClock(), stop=stop)
     assert result.stopped
     assert failures(read_requests(tmp_path)) == {None: 3, "cancelled": 3}
@@ -402,7 +382,12 @@ def test_a_killed_worker_loses_nothing_finished_and_the_others_go_on(
 def test_progress_ends_with_all_requests_counted(tmp_path: Path) -> None:
     heard: list[LoadProgress] = []
     with ScriptedServer(lambda e: e.write(answer())) as server:
-        drive(spec_for(server), tmp_path, clock=SystemClock(), on_progress=heard.append)
+        drive(
+            spec_for(server.url),
+            tmp_path,
+            clock=SystemClock(),
+            on_progress=heard.append,
+        )
     assert heard[-1].n_done == 6
     assert heard[-1].output_tokens == 24
     assert heard[-1].in_flight == 0
@@ -445,7 +430,7 @@ def test_journals_of_another_cell_are_not_added_to(tmp_path: Path) -> None:
         ScriptedServer(whole(answer())) as server,
         pytest.raises(SessionError, match="earlier cell"),
     ):
-        drive(spec_for(server), tmp_path, clock=SystemClock())
+        drive(spec_for(server.url), tmp_path, clock=SystemClock())
 
 
 @pytest.mark.parametrize(
@@ -464,6 +449,6 @@ def test_journals_of_another_cell_are_not_added_to(tmp_path: Path) -> None:
 )
 def test_a_wrong_spec_is_refused(tmp_path: Path, changes: dict[str, object]) -> None:
     with ScriptedServer(lambda _: None) as server:
-        spec = spec_for(server, **changes)
+        spec = spec_for(server.url, **changes)
     with pytest.raises(RecipeError):
         drive(spec, tmp_path, clock=SystemClock())

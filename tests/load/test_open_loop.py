@@ -6,41 +6,24 @@ import threading
 from collections import Counter
 from pathlib import Path
 
-import msgspec
 import numpy as np
 import pytest
-from tests.load.scripted import Exchange, Script, ScriptedServer, answer
+from tests.load.scripted import Exchange, ScriptedServer, answer
+from tests.load.specs import driven, spec_for
 
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.arrivals import Arrivals, schedule
 from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests
-from stepscope.load.spec import LoadResult, LoadSpec, Source
-from stepscope.run.requests import Request
+from stepscope.load.spec import Source
 
-
-def spec_for(server: ScriptedServer, **changes: object) -> LoadSpec:
-    spec = LoadSpec(
-        base_url=server.url,
-        model="m",
-        n_prompts=40,
-        concurrency=None,
-        input_tokens=8,
-        output_tokens=4,
-        vocab_size=4096,
-        seed=3,
-        arrivals=Arrivals(kind="gamma", rate=200.0),
-    )
-    return msgspec.structs.replace(spec, **changes)
-
-
-def driven(
-    folder: Path, script: Script, **changes: object
-) -> tuple[LoadResult, tuple[Request, ...], ScriptedServer]:
-    with ScriptedServer(script) as server:
-        result = drive(spec_for(server, **changes), folder, clock=SystemClock())
-    return result, read_requests(folder), server
+OPEN: dict[str, object] = {
+    "n_prompts": 40,
+    "concurrency": None,
+    "seed": 3,
+    "arrivals": Arrivals(kind="gamma", rate=200.0),
+}
 
 
 def well(exchange: Exchange) -> None:
@@ -51,7 +34,7 @@ def well(exchange: Exchange) -> None:
 def test_the_processes_together_keep_one_schedule(
     tmp_path: Path, processes: int
 ) -> None:
-    result, requests, _ = driven(tmp_path, well, processes=processes)
+    result, requests, _ = driven(tmp_path, well, **{**OPEN, "processes": processes})
     due = schedule(Arrivals(kind="gamma", rate=200.0), 40, 3)
     by_index = sorted(requests, key=lambda r: r.index)
     intended = [r.due_at_ns - result.started_at_ns for r in by_index]
@@ -61,7 +44,7 @@ def test_the_processes_together_keep_one_schedule(
 
 
 def test_latency_counts_from_when_a_request_was_due(tmp_path: Path) -> None:
-    _, requests, _ = driven(tmp_path, well)
+    _, requests, _ = driven(tmp_path, well, **OPEN)
     for r in requests:
         assert r.intended_at_ns is not None
         assert r.first_content_at_ns is not None
@@ -78,7 +61,7 @@ def test_a_slow_server_does_not_hold_back_what_is_due(tmp_path: Path) -> None:
         gate.wait(20)
         exchange.write(answer())
 
-    result, requests, server = driven(tmp_path, script)
+    result, requests, server = driven(tmp_path, script, **OPEN)
     assert len(requests) == result.n_ok == 40
     assert server.n_connections >= 40
 
@@ -97,7 +80,9 @@ def test_a_cap_holds_back_and_the_wait_is_counted(tmp_path: Path) -> None:
 
     arrivals = Arrivals(kind="constant", rate=2000.0)
     result, requests, server = driven(
-        tmp_path, script, concurrency=2, arrivals=arrivals, n_prompts=20
+        tmp_path,
+        script,
+        **{**OPEN, "concurrency": 2, "arrivals": arrivals, "n_prompts": 20},
     )
     assert most[0] <= 2
     assert server.n_connections == 2
@@ -110,7 +95,9 @@ def test_a_cap_holds_back_and_the_wait_is_counted(tmp_path: Path) -> None:
 
 def test_idle_time_costs_no_processor(tmp_path: Path) -> None:
     arrivals = Arrivals(kind="constant", rate=2.0)
-    result, requests, _ = driven(tmp_path, well, arrivals=arrivals, n_prompts=3)
+    result, requests, _ = driven(
+        tmp_path, well, **{**OPEN, "arrivals": arrivals, "n_prompts": 3}
+    )
     assert len(requests) == 3
     assert result.health.busy_pct is not None
     assert result.health.busy_pct < 50
@@ -126,7 +113,9 @@ def test_a_stop_ends_an_open_loop_and_invents_nothing(tmp_path: Path) -> None:
 
     arrivals = Arrivals(kind="constant", rate=20.0)
     with ScriptedServer(script) as server:
-        spec = spec_for(server, arrivals=arrivals, n_prompts=2_000)
+        spec = spec_for(
+            server.url, **{**OPEN, "arrivals": arrivals, "n_prompts": 2_000}
+        )
         result = drive(spec, tmp_path, clock=SystemClock(), stop=stop)
     assert result.stopped
     assert 5 <= len(read_requests(tmp_path)) < 200
@@ -142,7 +131,7 @@ def test_a_server_that_is_gone_leaves_every_request_recorded(tmp_path: Path) -> 
 
     server._script = script
     with server:
-        spec = spec_for(server)
+        spec = spec_for(server.url, **OPEN)
         result = drive(spec, tmp_path, clock=SystemClock())
     requests = read_requests(tmp_path)
     assert sorted(r.index for r in requests) == list(range(40))
@@ -172,11 +161,14 @@ def test_a_trace_is_sent_when_it_says_with_its_lengths(tmp_path: Path) -> None:
     result, requests, server = driven(
         folder,
         well,
-        n_prompts=5,
-        input_tokens=None,
-        output_tokens=None,
-        source=source,
-        arrivals=Arrivals(kind="recorded"),
+        **{
+            **OPEN,
+            "n_prompts": 5,
+            "input_tokens": None,
+            "output_tokens": None,
+            "source": source,
+            "arrivals": Arrivals(kind="recorded"),
+        },
     )
     intended = sorted(r.due_at_ns - result.started_at_ns for r in requests)
     assert intended == [20_000_000 * i for i in range(5)]
@@ -204,13 +196,16 @@ def test_each_turn_holds_the_true_answers_before_it(tmp_path: Path) -> None:
     _, requests, server = driven(
         folder,
         script,
-        n_prompts=12,
-        concurrency=2,
-        arrivals=None,
-        endpoint="/v1/chat/completions",
-        input_tokens=None,
-        output_tokens=None,
-        source=Source(name="conversations", path=str(path)),
+        **{
+            **OPEN,
+            "n_prompts": 12,
+            "concurrency": 2,
+            "arrivals": None,
+            "endpoint": "/v1/chat/completions",
+            "input_tokens": None,
+            "output_tokens": None,
+            "source": Source(name="conversations", path=str(path)),
+        },
     )
     assert Counter(r.conversation for r in requests) == {0: 3, 1: 3, 2: 3, 3: 3}
     by_talk = {
@@ -249,11 +244,14 @@ def test_a_turn_that_fails_leaves_the_rest_unsent_and_recorded(tmp_path: Path) -
     result, requests, _ = driven(
         folder,
         script,
-        n_prompts=3,
-        endpoint="/v1/chat/completions",
-        input_tokens=None,
-        output_tokens=None,
-        source=Source(name="conversations", path=str(path)),
+        **{
+            **OPEN,
+            "n_prompts": 3,
+            "endpoint": "/v1/chat/completions",
+            "input_tokens": None,
+            "output_tokens": None,
+            "source": Source(name="conversations", path=str(path)),
+        },
     )
     found = {r.turn: r.failure for r in requests}
     assert found == {0: None, 1: "http-status", 2: "abandoned"}
@@ -263,7 +261,15 @@ def test_a_turn_that_fails_leaves_the_rest_unsent_and_recorded(tmp_path: Path) -
 def test_random_lengths_lie_in_their_range_and_share_a_prefix(tmp_path: Path) -> None:
     source = Source(input_range=0.5, output_range=0.25, prefix_tokens=6)
     _, _, server = driven(
-        tmp_path, well, n_prompts=60, input_tokens=20, output_tokens=8, source=source
+        tmp_path,
+        well,
+        **{
+            **OPEN,
+            "n_prompts": 60,
+            "input_tokens": 20,
+            "output_tokens": 8,
+            "source": source,
+        },
     )
     bodies = [json.loads(r.partition(b"\r\n\r\n")[2]) for r in server.requests]
     lengths = np.array([len(b["prompt"]) for b in bodies])
@@ -277,7 +283,7 @@ def test_random_lengths_lie_in_their_range_and_share_a_prefix(tmp_path: Path) ->
 
 def test_an_open_loop_needs_a_trace_for_recorded_times(tmp_path: Path) -> None:
     with ScriptedServer(well) as server:
-        spec = spec_for(server, arrivals=Arrivals(kind="recorded"))
+        spec = spec_for(server.url, **{**OPEN, "arrivals": Arrivals(kind="recorded")})
     with pytest.raises(RecipeError, match="a trace that has times"):
         drive(spec, tmp_path, clock=SystemClock())
 
@@ -286,6 +292,6 @@ def test_a_server_that_never_was_there_is_said_before_the_schedule(
     tmp_path: Path,
 ) -> None:
     with ScriptedServer(well) as server:
-        spec = spec_for(server)
+        spec = spec_for(server.url, **OPEN)
     with pytest.raises(SessionError, match="refused"):
         drive(spec, tmp_path, clock=SystemClock())

@@ -13,30 +13,26 @@ from tests.load.scripted import (
     text,
     usage,
 )
+from tests.load.specs import spec_for
 
 from stepscope.clock import SystemClock
 from stepscope.load.probe import probe
 from stepscope.load.spec import LoadSpec
 from stepscope.load.text import text_plan
 
-
-def spec_for(server: ScriptedServer, **changes: object) -> LoadSpec:
-    spec = LoadSpec(
-        base_url=server.url,
-        model="m",
-        n_prompts=1,
-        concurrency=1,
-        input_tokens=40,
-        output_tokens=4,
-        header_timeout_s=0.3,
-        stall_timeout_s=0.3,
-    )
-    return msgspec.structs.replace(spec, **changes)
+ONE = {
+    "n_prompts": 1,
+    "concurrency": 1,
+    "input_tokens": 40,
+    "vocab_size": None,
+    "header_timeout_s": 0.3,
+    "stall_timeout_s": 0.3,
+}
 
 
 def test_a_good_server_streams_and_counts() -> None:
     with ScriptedServer(lambda e: e.write(answer(4))) as server:
-        found = probe(spec_for(server), SystemClock())
+        found = probe(spec_for(server.url, **ONE), SystemClock())
     assert found.failure is None
     assert (found.streams, found.usage) == (True, True)
     assert (found.n_chunks, found.output_tokens, found.prompt_tokens) == (4, 4, 8)
@@ -47,13 +43,13 @@ def test_a_good_server_streams_and_counts() -> None:
 def test_an_answer_in_one_piece_does_not_stream() -> None:
     whole = stream(text("a b c"), usage(3), DONE)
     with ScriptedServer(lambda e: e.write(whole)) as server:
-        found = probe(spec_for(server), SystemClock())
+        found = probe(spec_for(server.url, **ONE), SystemClock())
     assert (found.streams, found.n_chunks, found.tokens_per_chunk) == (False, 1, 3.0)
 
 
 def test_one_token_can_not_show_whether_it_streams() -> None:
     with ScriptedServer(lambda e: e.write(answer(1))) as server:
-        assert probe(spec_for(server), SystemClock()).streams is None
+        assert probe(spec_for(server.url, **ONE), SystemClock()).streams is None
 
 
 def hold(exchange: Exchange) -> None:
@@ -78,20 +74,20 @@ def test_a_server_that_does_not_answer_is_a_failure_of_its_kind(
     script: object, kind: str
 ) -> None:
     with ScriptedServer(script) as server:  # type: ignore[arg-type]  # parametrized
-        found = probe(spec_for(server), SystemClock())
+        found = probe(spec_for(server.url, **ONE), SystemClock())
     assert found.failure == kind
     assert found.failure_detail
 
 
 def test_no_server_is_a_failure_too() -> None:
     with ScriptedServer(lambda e: e.write(answer())) as server:
-        spec = spec_for(server)
+        spec = spec_for(server.url, **ONE)
     assert probe(spec, SystemClock()).failure == "refused"
 
 
 def test_without_a_tokenizer_a_word_is_taken_for_a_token() -> None:
     with ScriptedServer(lambda e: e.write(answer())) as server:
-        plan = text_plan(spec_for(server, token_ids=False))
+        plan = text_plan(spec_for(server.url, **ONE, token_ids=False))
     assert (plan.n_words, plan.exact) == (40, False)
 
 
@@ -107,7 +103,7 @@ class TokenizingServer(ScriptedServer):
 
 def test_with_a_tokenizer_text_prompts_have_their_exact_length() -> None:
     with TokenizingServer(lambda e: e.write(answer())) as server:
-        plan = text_plan(spec_for(server, token_ids=False))
+        plan = text_plan(spec_for(server.url, **ONE, token_ids=False))
     assert plan.exact
     assert plan.n_words == 37
     assert all(len(word) <= 5 for word in plan.words)

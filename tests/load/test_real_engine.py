@@ -7,9 +7,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 from tests.load.scripted import ScriptedServer
+from tests.load.specs import spec_for
 
 from stepscope.clock import SystemClock
 from stepscope.load.ask import served_models, vocabulary_size
@@ -41,22 +41,20 @@ def url() -> Iterator[str]:
     process.wait(20)
 
 
-def spec_for(url: str) -> LoadSpec:
-    return LoadSpec(
-        base_url=url,
-        model=served_models(Server(url))[0]["id"],
-        n_prompts=6,
-        concurrency=3,
-        input_tokens=24,
-        output_tokens=16,
-        vocab_size=vocabulary_size(Server(url)),
-        seed=5,
-        extra_body={"cache_prompt": False},
-    )
+def real(url: str, **changes: object) -> LoadSpec:
+    asked: dict[str, object] = {
+        "model": served_models(Server(url))[0]["id"],
+        "input_tokens": 24,
+        "output_tokens": 16,
+        "vocab_size": vocabulary_size(Server(url)),
+        "seed": 5,
+        "extra_body": {"cache_prompt": False},
+    }
+    return spec_for(url, **{**asked, **changes})
 
 
 def test_the_probe_sees_a_streaming_server_that_counts(url: str) -> None:
-    found = probe(spec_for(url), SystemClock())
+    found = probe(real(url), SystemClock())
     assert found.failure is None
     assert (found.streams, found.usage) == (True, True)
     assert (found.prompt_tokens, found.output_tokens) == (24, 16)
@@ -66,7 +64,7 @@ def test_the_probe_sees_a_streaming_server_that_counts(url: str) -> None:
 def test_every_request_is_counted_and_timed(
     url: str, endpoint: str, tmp_path: Path
 ) -> None:
-    spec = msgspec.structs.replace(spec_for(url), endpoint=endpoint)
+    spec = real(url, endpoint=endpoint)
     result = drive(spec, tmp_path, clock=SystemClock())
     requests = read_requests(tmp_path)
     assert [r.failure_detail for r in requests] == [None] * 6
@@ -88,7 +86,7 @@ def test_llamacpps_own_endpoint_counts_as_the_open_one_does(
     url: str, tmp_path: Path, token_ids: bool
 ) -> None:
     changes = {"endpoint": "/completion", "token_ids": token_ids}
-    spec = msgspec.structs.replace(spec_for(url), **changes)
+    spec = real(url, **changes)
     drive(spec, tmp_path, clock=SystemClock())
     requests = read_requests(tmp_path)
     assert [r.failure for r in requests] == [None] * 6

@@ -19,7 +19,8 @@ from tests.load.scripted import (
     text,
     usage,
 )
-from tests.load.test_drive import driven, failures, spec_for
+from tests.load.specs import driven, spec_for
+from tests.load.test_drive import failures
 
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
@@ -47,7 +48,7 @@ def test_an_encrypted_server_is_measured_and_the_kernels_stamps_stay(
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(CERTIFICATE))
     with ScriptedServer(in_pieces, tls=True) as server:
-        result = drive(spec_for(server), tmp_path, clock=SystemClock())
+        result = drive(spec_for(server.url), tmp_path, clock=SystemClock())
     requests = read_requests(tmp_path)
     assert failures(requests) == {None: 6}
     assert all(r.output_tokens == 4 and r.n_chunks == 4 for r in requests)
@@ -60,14 +61,14 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_unless_told(
 ) -> None:
     monkeypatch.delenv("SSL_CERT_FILE", raising=False)
     with ScriptedServer(whole, tls=True) as server:
-        found = probe(spec_for(server), SystemClock())
+        found = probe(spec_for(server.url), SystemClock())
         assert found.failure == "connect"
         with pytest.raises(SessionError, match="certificate verify failed"):
-            drive(spec_for(server), tmp_path, clock=SystemClock())
+            drive(spec_for(server.url), tmp_path, clock=SystemClock())
         cell = tmp_path / "cell"
         cell.mkdir()
-        drive(spec_for(server, insecure=True), cell, clock=SystemClock())
-        assert probe(spec_for(server, insecure=True), SystemClock()).failure is None
+        drive(spec_for(server.url, insecure=True), cell, clock=SystemClock())
+        assert probe(spec_for(server.url, insecure=True), SystemClock()).failure is None
     assert failures(read_requests(cell)) == {None: 6}
 
 
@@ -77,7 +78,7 @@ def test_a_plain_server_behind_an_https_address_is_said(tmp_path: Path) -> None:
 
     with ScriptedServer(plain) as server:
         url = server.url.replace("http:", "https:")
-        spec = spec_for(server, base_url=url, connect_timeout_s=1.0)
+        spec = spec_for(url, connect_timeout_s=1.0)
         with pytest.raises(SessionError, match="no connection"):
             drive(spec, tmp_path, clock=SystemClock())
 
@@ -89,9 +90,9 @@ def test_a_unix_socket_is_measured_with_stamps_of_our_own_and_a_bound(
     cell.mkdir()
     models = {"/v1/models": b'{"data":[{"id":"m"}]}'}
     with ScriptedServer(in_pieces, models, path=tmp_path / "s") as server:
-        result = drive(spec_for(server), cell, clock=SystemClock())
+        result = drive(spec_for(server.url), cell, clock=SystemClock())
         assert served_models(Server(server.url)) == [{"id": "m"}]
-        assert probe(spec_for(server), SystemClock()).failure is None
+        assert probe(spec_for(server.url), SystemClock()).failure is None
     assert failures(read_requests(cell)) == {None: 6}
     assert b"Host: localhost\r\n" in server.requests[0]
     assert result.health.stamps == "user"
@@ -103,7 +104,7 @@ def test_more_clients_than_a_unix_sockets_backlog_get_in(tmp_path: Path) -> None
     cell = tmp_path / "cell"
     cell.mkdir()
     with ScriptedServer(whole, path=tmp_path / "s") as server:
-        spec = spec_for(server, n_prompts=80, concurrency=80)
+        spec = spec_for(server.url, n_prompts=80, concurrency=80)
         drive(spec, cell, clock=SystemClock())
     assert failures(read_requests(cell)) == {None: 80}
 
@@ -113,7 +114,7 @@ def test_slots_are_dealt_over_replicas_in_turn_and_each_is_counted(
 ) -> None:
     with ScriptedServer(whole) as one, ScriptedServer(whole) as other:
         urls = (one.url, other.url)
-        spec = spec_for(one, replicas=urls[1:], n_prompts=8, concurrency=4)
+        spec = spec_for(one.url, replicas=urls[1:], n_prompts=8, concurrency=4)
         drive(spec, tmp_path, clock=SystemClock())
     requests = read_requests(tmp_path)
     assert Counter(r.replica for r in requests) == {
@@ -133,7 +134,7 @@ def test_a_key_from_a_file_goes_along_and_is_written_nowhere(tmp_path: Path) -> 
     cell = tmp_path / "cell"
     cell.mkdir()
     with ScriptedServer(whole) as server:
-        spec = spec_for(server, api_key_file=str(key), headers={"X-Team": "a b"})
+        spec = spec_for(server.url, api_key_file=str(key), headers={"X-Team": "a b"})
         drive(spec, cell, clock=SystemClock())
     assert all(
         f"Authorization: Bearer {SECRET}\r\n".encode() in r for r in server.requests
@@ -151,7 +152,7 @@ def test_a_key_file_without_a_key_is_said_before_anything_is_sent(
     if content is not None:
         key.write_text(content)
     with ScriptedServer(whole) as server:
-        spec = spec_for(server, api_key_file=str(key))
+        spec = spec_for(server.url, api_key_file=str(key))
         with pytest.raises(RecipeError, match="API key file"):
             drive(spec, tmp_path, clock=SystemClock())
     assert not server.requests

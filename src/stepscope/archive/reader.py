@@ -46,6 +46,13 @@ from stepscope.units import NS_PER_S
 _PIECE_BYTES = 1 << 22
 #: How long a killed run's server may have logged after the last thing that was kept.
 _UNSEEN_NS = 60 * NS_PER_S
+_NOT_CLOSED = Finding(
+    code="not-closed",
+    severity="warning",
+    message="the run has no manifest: it was killed, is still going, or lost that file."
+    " What was kept is read as it lies; nothing says that it is all there, or unchanged",
+    hint="Resume the run (stepscope run RECIPE --resume --out RUN), which closes it.",
+)
 _PARSERS = frozenset({"vllm", "sglang", "llamacpp"})
 
 
@@ -106,6 +113,7 @@ def open_run(
             *(finding for _, finding in launches if finding is not None),
             *cell_findings,
             *_cut(RECORDS, records.tail, None),
+            *(() if manifest is not None else (_NOT_CLOSED,)),
         ),
         complete=manifest is not None and manifest.complete,
     )

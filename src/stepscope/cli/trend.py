@@ -50,12 +50,13 @@ def trend(runs: tuple[Path, ...], *, output: Path | None, as_json: bool) -> None
 
 
 def _print(document: "TrendDocument") -> None:
+    from stepscope.analysis.trend.trend import number_of_runs
     from stepscope.board.claims import number
     from stepscope.report.trend import LABELS, when, where
 
     first, last = document.runs[0], document.runs[-1]
     print(
-        f"{len(document.runs)} runs, {when(first.at_unix_ns)} to"
+        f"{number_of_runs(len(document.runs))}, {when(first.at_unix_ns)} to"
         f" {when(last.at_unix_ns)} UTC"
     )
     for one in document.series:
@@ -63,7 +64,8 @@ def _print(document: "TrendDocument") -> None:
         print(
             f"{where(one)}: {LABELS.get(one.metric, one.metric)}"
             f" {number(one.points[0].value)} to {number(one.points[-1].value)}, mean"
-            f" {number(one.mean)}{spread}, {len(one.points)} runs; {_moved(one)}"
+            f" {number(one.mean)}{spread}, {number_of_runs(len(one.points))};"
+            f" {_moved(one)}"
         )
     for change in document.identity_changes:
         for field in change.fields:
@@ -75,8 +77,10 @@ def _print(document: "TrendDocument") -> None:
 
 
 def _moved(one: "TrendSeries") -> str:
+    from stepscope.analysis.trend.trend import number_of_runs
+
     if one.changes is None:
-        return f"{one.runs_missing} runs missing for change points"
+        return f"{number_of_runs(one.runs_missing)} missing for change points"
     if not one.changes:
         return "no change of level is shown"
     told = []
