@@ -6,6 +6,7 @@ python enlarge_nsys.py SOURCE.sqlite OUT.sqlite N_COPIES
 import shutil
 import sqlite3
 import sys
+from pathlib import Path
 
 _TABLES = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
@@ -16,9 +17,10 @@ _TABLES = (
 )
 
 
-def main() -> None:
-    source, out, n_copies = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def enlarge(source: Path, out: Path, n_copies: int) -> None:
+    """Write ``out`` with the rows of ``source`` so many times."""
     shutil.copyfile(source, out)
+    out.chmod(0o644)
     db = sqlite3.connect(out)
     present = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
     for table in present.intersection(_TABLES):
@@ -34,6 +36,7 @@ def main() -> None:
                 {"k": k},
             )
     db.commit()
+    db.close()
 
 
 def _shifted(column: str, span: int) -> str:
@@ -45,4 +48,4 @@ def _shifted(column: str, span: int) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    enlarge(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))

@@ -2,7 +2,8 @@
 
 python loaders.py FOLDER [--mb 300] [--only ours,json] TRACE...
 
-FOLDER receives the large traces. CPU seconds and peak memory are of a fresh process
+FOLDER receives the large traces; one of an nsys export (.sqlite) only our loader reads.
+CPU seconds and peak memory are of a fresh process
 that does nothing but load; the interpreter's start (a load of a tiny trace) is taken
 off the seconds and not off the memory.
 """
@@ -16,6 +17,7 @@ import sys
 from multiprocessing import Process
 from pathlib import Path
 
+from enlarge_nsys import enlarge as enlarge_nsys
 from replicate import replicate
 
 
@@ -89,7 +91,17 @@ def cost(name: str, path: Path) -> tuple[float, float, int] | None:
 
 
 def enlarge(source: Path, large: Path, known: Path, n_mb: int) -> None:
+    if source.suffix == ".sqlite":
+        enlarge_nsys(source, large, max(n_mb * 10**6 // source.stat().st_size, 1))
+        known.write_text(str(large.stat().st_size))
+        return
     known.write_text(str(replicate(source, large, n_mb * 10**6)))
+
+
+def _forms(source: Path, *, gz: bool) -> tuple[str, ...]:
+    if source.suffix == ".sqlite":
+        return (".sqlite",)
+    return (".json", ".json.gz") if gz else (".json",)
 
 
 def main() -> None:
@@ -107,7 +119,7 @@ def main() -> None:
     print("| trace | loader | MB | operations | CPU s | MB per CPU s | peak MB |")
     print("|---|---|---|---|---|---|---|")
     for source in wanted.traces:
-        for suffix in (".json", ".json.gz") if wanted.gz else (".json",):
+        for suffix in _forms(source, gz=wanted.gz):
             large = wanted.folder / (source.name.split(".")[0] + "-large" + suffix)
             known = large.with_suffix(".bytes")
             if not known.exists():
@@ -116,7 +128,8 @@ def main() -> None:
                 make.start()
                 make.join()
             size = int(known.read_text()) / 1e6
-            for name in wanted.only.split(","):
+            every = wanted.only.split(",")
+            for name in every if suffix != ".sqlite" else ["ours"]:
                 idle = cost(name, source)
                 full = cost(name, large)
                 label = f"| {large.name} | {name} | {size:.0f} |"

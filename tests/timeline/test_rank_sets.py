@@ -1,6 +1,7 @@
 """Traces that are not one a rank of one run: what is said, and what is not."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 from tests.timeline.pair import Plan, traces
@@ -8,6 +9,7 @@ from tests.timeline.planting import DECODE, TRACES, real
 
 from stepscope.timeline.analyze import analyze_traces
 from stepscope.timeline.load import load_trace
+from stepscope.timeline.perfetto import perfetto_of
 from stepscope.timeline.records import TraceResult
 
 LATE = Plan(experts=lambda r, _k: 1 + 0.3 * r)
@@ -91,3 +93,18 @@ def test_a_step_that_a_rank_lost_is_left_out_of_the_matches() -> None:
     found = analyze_traces([first, replace(second, ops=second.ops.take(keep))])
     assert not found.quality.usable
     assert found.straggler_rank in (None, 1)
+
+
+def test_an_export_of_ranks_shows_the_same_steps_on_one_clock(tmp_path: Path) -> None:
+    plan = Plan(n_steps=12, launch_us=lambda r, _k: 500 + 700 * r, first=(0, 3),
+                offset_us=(5_000, 0))  # fmt: skip
+    path = tmp_path / "t.json.gz"
+    path.write_bytes(perfetto_of(traces(plan), 3))
+    back = load_trace(path)
+    first, second = [[*t.marked_steps.start_ns] for t in back]
+    assert len(first) == len(second) == 3
+    assert all(abs(a - b) < 1_000_000 for a, b in zip(first, second, strict=True))
+    found = analyze_traces(back)
+    assert found.straggler_rank == 1
+    assert "clock-offset" not in found.quality.defects
+    assert all(rank.closes_to_pct == 0 for rank in found.ranks)

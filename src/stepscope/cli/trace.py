@@ -78,11 +78,9 @@ def trace(
         for label, traces in loaded
     ]
     if export is not None:
-        from stepscope.timeline.device import read_device
-        from stepscope.timeline.perfetto import perfetto
+        from stepscope.timeline.perfetto import perfetto_of
 
-        devices = [read_device(t) for t in loaded[0][1]]
-        write_whole(export, perfetto(devices, n_steps))
+        write_whole(export, perfetto_of(loaded[0][1], n_steps))
         print(export, file=sys.stderr)
     if output is not None:
         from stepscope.cli.trace_page import page_of

@@ -11,33 +11,40 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from stepscope.timeline.choose import chosen_steps
-from stepscope.timeline.columns import I64, KERNEL, MEMCPY, STEP_MARK
-from stepscope.timeline.device import Device
+from stepscope.timeline.choose import same_steps
+from stepscope.timeline.columns import I64, KERNEL, MEMCPY, STEP_MARK, Trace
+from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.ranks import match_ranks
 from stepscope.timeline.steps import call_of_ops
 
 _CATEGORY = {KERNEL: "kernel", MEMCPY: "gpu_memcpy"}
 _Event = dict[str, object]
 
 
-def perfetto(devices: Sequence[Device], n_steps: int = 1) -> bytes:
+def perfetto(
+    devices: Sequence[Device], n_steps: int = 1, offsets_ns: Sequence[int] = ()
+) -> bytes:
     """Return ``n_steps`` steps around the median one as gzip of trace-event JSON.
 
     Args:
-        devices: The ranks; in a file of several each is a process of its own.
+        devices: The ranks; in a file of several each is a process of its own, with
+            the same steps, on the clock of the ranks together.
         n_steps: How many steps in a row.
+        offsets_ns: What each rank's clock is ahead; empty where none is known.
 
     Raises:
         RefusedError: A trace has no whole step.
     """
-    steps = [chosen_steps(device, n_steps) for device in devices]
+    offsets = np.array(list(offsets_ns) or [0] * len(devices), dtype=np.int64)
+    steps = same_steps(devices, n_steps, offsets)
     parts = [
         list(_events(device, chosen, index if len(devices) > 1 else None))
         for index, (device, chosen) in enumerate(zip(devices, steps, strict=True))
     ]
-    stamped = [event["at_ns"] for part in parts for event in part if "at_ns" in event]
-    base_ns = min(int(str(at)) for at in stamped)
-    lines = [_line(event, base_ns) for part in parts for event in part]
+    rows = [(e, by) for part, by in zip(parts, offsets.tolist(), strict=True)
+            for e in part]  # fmt: skip
+    base_ns = min(int(str(e["at_ns"])) - by for e, by in rows if "at_ns" in e)
+    lines = [_line(event, base_ns + by) for event, by in rows]
     ranks = [device.trace.rank for device in devices]
     head: _Event = {"schemaVersion": 1, "displayTimeUnit": "ns"}
     if len(devices) == 1 and ranks[0] is not None:
@@ -47,6 +54,17 @@ def perfetto(devices: Sequence[Device], n_steps: int = 1) -> bytes:
     text += ",\n".join(lines) + "\n]}\n"
     # No time of writing inside: the same steps give the same bytes.
     return gzip.compress(text.encode(), mtime=0)
+
+
+def perfetto_of(traces: list[Trace], n_steps: int) -> bytes:
+    """Return the same of traces of one capture, their clocks aligned where they differ.
+
+    Raises:
+        RefusedError: A trace has no whole step.
+    """
+    devices = [read_device(trace) for trace in traces]
+    found = match_ranks([d.trace for d in devices], [d.steps for d in devices])
+    return perfetto(devices, n_steps, found.offsets_ns)
 
 
 def _line(event: _Event, base_ns: int) -> str:
@@ -90,6 +108,8 @@ def _events(device: Device, steps: I64, index: int | None) -> Iterator[_Event]:
             "name": trace.names[ops.name[i]],
             "args": args,
         }
+    for stream in np.unique(ops.stream[inside]).tolist():
+        yield _named(gpu, f"stream {stream}", stream)
     yield from _host(device, inside, (lo, hi), (gpu, host))
 
 
@@ -156,5 +176,8 @@ def _span(pid: int | str, tid: int | str, start: int, end: int) -> _Event:
     return {"ph": "X", "pid": pid, "tid": tid, "at_ns": start, "for_ns": end - start}
 
 
-def _named(pid: int | str, name: str) -> _Event:
-    return {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+def _named(pid: int | str, name: str, tid: int | None = None) -> _Event:
+    if tid is None:
+        return {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+    args = {"name": name}
+    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args}
