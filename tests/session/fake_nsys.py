@@ -36,6 +36,7 @@ elif VERB == "stop" and MODE == "raw":
     REPORT.with_suffix(".qdstrm").write_text("a stream")
     sys.stdout.write("The importer was not found.\n")
 elif VERB == "stop" and MODE != "silent":
-    REPORT.write_bytes(REPORT.with_name("seen").read_bytes())
+    seen = REPORT.with_name("seen")
+    REPORT.write_text(seen.read_text() if seen.exists() else "a report")
 elif VERB == "export":
     shutil.copyfile(os.environ["FAKE_NSYS_EXPORT"], OPTIONS["output"])

@@ -190,53 +190,21 @@ def test_no_measured_launch_is_under_nsys(whole: Run) -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("mode", "why"),
-    [
-        ("start", "nsys start: exit code 1: nsys start fails as it was told to"),
-        ("silent", "nsys wrote no report"),
-        ("export", "nsys export: exit code 1: nsys export fails as it was told to"),
-    ],
-)
-def test_a_recording_that_fails_fails_nothing_else(
-    bench: Bench, mode: str, why: str
-) -> None:
-    run = bench.traced(mode)
+def test_a_recording_that_fails_fails_nothing_else(bench: Bench) -> None:
+    run = bench.traced("export")
     assert run.traces == ()
     (found,) = [f for f in run.findings if f.code.startswith("trace-")]
     assert (found.code, found.cell) == ("trace-not-taken", "baseline-c2-trace")
+    why = "nsys export: exit code 1: nsys export fails as it was told to"
     assert why in found.message
     assert {c.status for c in run.cells} == {"done"}
     assert run.complete
-    folder = bench.folder / "run" / "launches" / "baseline-trace-l0"
-    told = "" if mode == "silent" else "fails as it was told to"
-    assert told in (folder / "nsys.log").read_text()
-    assert "fails" not in (folder / "server.log").read_text()
-
-
-def test_a_raw_stream_is_kept_where_nothing_can_read_it_here(bench: Bench) -> None:
-    run = bench.traced("raw")
-    (found,) = [f for f in run.findings if f.code == "trace-not-taken"]
-    assert "a raw stream only: QdstrmImporter is not beside nsys" in found.message
-    assert "QdstrmImporter -i" in found.hint
-    kept = bench.folder / "run" / "traces" / "baseline-c2-trace" / "timeline.qdstrm"
-    assert kept.read_text() == "a stream"
-
-
-def test_a_raw_stream_is_turned_into_a_report_by_the_importer_beside_nsys(
-    bench: Bench,
-) -> None:
-    importer = bench.folder / "host-linux-x64" / "QdstrmImporter"
-    importer.parent.mkdir()
-    importer.write_text('#!/bin/sh\necho "made of $2" > "${2%qdstrm}nsys-rep"\n')
-    importer.chmod(0o755)
-    run = bench.traced("raw")
-    (trace,) = run.traces
-    folder = Path(trace.path).parent
-    assert {p.name for p in folder.iterdir()} == {
-        "timeline.sqlite", "timeline.nsys-rep",
-    }  # fmt: skip
-    assert "timeline.qdstrm" in (folder / "timeline.nsys-rep").read_text()
+    folder = bench.folder / "run"
+    logs = folder / "launches" / "baseline-trace-l0"
+    assert "fails as it was told to" in (logs / "nsys.log").read_text()
+    assert "fails" not in (logs / "server.log").read_text()
+    kept = list((folder / "traces" / "baseline-c2-trace").iterdir())
+    assert [p.name for p in kept] == ["timeline.nsys-rep"]
 
 
 def test_a_launch_that_nsys_refuses_is_told_and_the_measured_cells_stay(
@@ -270,7 +238,7 @@ def test_without_nsys_no_boot_is_paid_for_and_a_resumed_run_takes_the_timeline(
     assert [c.repeat for c in again.cells if not c.warm_up] == [0]
 
 
-def test_nobody_waits_for_a_slow_report_after_ctrl_c_and_it_is_taken_later(
+def test_nobody_waits_for_a_slow_report_after_ctrl_c_and_its_cell_is_not_done(
     bench: Bench,
 ) -> None:
     order = bench.order(only="*-trace-l0")
@@ -281,6 +249,3 @@ def test_nobody_waits_for_a_slow_report_after_ctrl_c_and_it_is_taken_later(
     }
     (found,) = [f for f in run.findings if f.code == "trace-not-taken"]
     assert "the run was stopped" in found.message
-    order = bench.order(only="*-trace-l0", resume=True)
-    again, _ = bench.run("", order)
-    assert len(again.traces) == 1
