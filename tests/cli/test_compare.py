@@ -249,3 +249,13 @@ def test_the_printed_page_says_the_answer_first(
     assert "-10.0" in out
     assert "slower" in out
     assert "order-unbalanced" in out
+
+
+def test_a_configuration_may_hold_colons(stepscope: Command, tmp_path: Path) -> None:
+    run = saved(tmp_path / "run", {"base": QUIET, "kv:fp8:e4m3": scaled(0.9)})
+    code, out, _ = stepscope("compare", f"{run}:base", f"{run}:kv:fp8:e4m3", "--json")
+    assert (code, json.loads(out)["b"]) == (1, ["kv:fp8:e4m3"])
+    code, _, err = stepscope("compare", f"{run}:base", f"{run}:kv:none")
+    assert code == 2
+    assert "no configuration 'kv:none'" in err
+    assert "does not exist" in stepscope("compare", "nowhere:kv:none")[2]

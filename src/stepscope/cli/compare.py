@@ -184,10 +184,13 @@ def _two(
 
 def _split(side: str) -> tuple[Path, str | None]:
     """Return path and configuration of RUN:CONFIGURATION."""
-    path = Path(side)
-    head, colon, name = side.rpartition(":")
-    if not path.exists() and colon and name and Path(head).exists():
-        return Path(head), name
+    path, head = Path(side), side
+    # Either may hold colons: the longest path that exists is the run.
+    while not path.exists() and ":" in head:
+        head = head.rpartition(":")[0]
+        name = side[len(head) + 1 :]
+        if name and head and Path(head).exists():
+            return Path(head), name
     return path, None
 
 
