@@ -46,7 +46,12 @@ def run_tool(context: Context, order: ToolOrder) -> str | None:
     before = order.log.stat().st_size if order.log.exists() else 0
     until = clock.now_ns() + ns(order.timeout_s)
     process = context.site.server(
-        ServerOrder(command=order.command, environment=order.environment, log=order.log)
+        ServerOrder(
+            command=order.command,
+            environment=order.environment,
+            log=order.log,
+            hidden=order.hidden,
+        )
     )
     try:
         process.start()
