@@ -14,6 +14,7 @@ from stepscope.analysis.records import Analysis
 from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES
 from stepscope.report.markdown import markdown, text
+from stepscope.report.nexts import what_next
 from stepscope.report.terminal import print_summary
 
 Small = Any  # tests/report/conftest.py; a conftest can not be imported
@@ -54,7 +55,15 @@ def test_the_gravest_findings_and_what_to_run_next_are_told(small: Small) -> Non
     told = summary(small)
     assert "client-bound baseline-c128-r0: client TPOT is 9 %" in told
     assert "What to run next" in told
-    assert "stepscope" in told.split("What to run next")[1]
+    assert "stepscope plan" in told.split("What to run next")[1]
+
+
+def test_the_summary_names_the_measurements_that_the_page_names(small: Small) -> None:
+    run, analysis = small.run(), small.analysis()
+    todo = what_next(run, analysis, judge(run, analysis))
+    first = next(m for m in todo.measurements if m.in_recipe)
+    told = " ".join(summary(small).split("What to run next")[1].split())
+    assert told.startswith(f"- {first.title} ({first.alone} minutes): decides ")
 
 
 def test_markup_in_a_name_is_no_markup(small: Small) -> None:

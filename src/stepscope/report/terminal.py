@@ -11,13 +11,15 @@ from stepscope.board.records import Board
 from stepscope.findings import Finding
 from stepscope.report.boots import boots, startup_lines
 from stepscope.report.cells import UNKNOWN, shown, state
-from stepscope.report.content import findings, only_void
+from stepscope.report.content import findings
 from stepscope.report.experiments import experiment_rows
+from stepscope.report.nexts import what_next
 from stepscope.run.run import Run
 
 _N_FINDINGS = 5
 _N_NEXT = 3
 _N_FIXES = 3
+_N_SETTLED = 4
 #: TPOT is told by its mean and TTFT by its median, as on the page.
 _HEADERS = (
     "C", "tok/s", "TPOT ms\nmean", "p99", "TTFT ms\nmedian", "p99", "util %", "W",
@@ -48,7 +50,7 @@ def print_summary(console: Console, run: Run, analysis: Analysis, board: Board) 
             console.print(Text(f"{cell.name} is void: {reasons}", style="dim"))
     _experiments(console, board)
     _findings(console, findings(run, analysis, board))
-    _next(console, analysis, board)
+    _next(console, run, analysis, board)
 
 
 def _cells(cells: Sequence[CellResult]) -> Table:
@@ -122,20 +124,21 @@ def _findings(console: Console, every: Sequence[Finding]) -> None:
         console.print(Text(f"{rest} more in the report.", style="dim"))
 
 
-def _next(console: Console, analysis: Analysis, board: Board) -> None:
-    """Print the measurements that would decide most hypotheses."""
-    by_measurement: dict[str, list[str]] = {}
-    for entry in board.entries:
-        if only_void(entry, analysis):
-            continue
-        if entry.would_decide and entry.status in ("standing", "untestable"):
-            names = by_measurement.setdefault(entry.would_decide, [])
-            if entry.hypothesis not in names:
-                names.append(entry.hypothesis)
-    ordered = sorted(by_measurement.items(), key=lambda item: -len(item[1]))
-    if not ordered:
+def _next(console: Console, run: Run, analysis: Analysis, board: Board) -> None:
+    """Print what the page's plan begins with, and what tells all of it."""
+    todo = what_next(run, analysis, board)
+    chosen = [m for m in todo.measurements if m.in_recipe] or todo.measurements
+    if not chosen:
         return
     console.print()
     console.print(Text("What to run next", style="bold"))
-    for measurement, names in ordered[:_N_NEXT]:
-        console.print(Text(f"- {', '.join(names)}: {measurement}"))
+    for one in chosen[:_N_NEXT]:
+        takes = "" if one.alone == UNKNOWN else f" ({one.alone} minutes)"
+        how = "decides" if one.decides else "bears on"
+        what = one.decides or one.bears_on
+        more = f" and {len(what) - _N_SETTLED} more" if len(what) > _N_SETTLED else ""
+        settles = f"{how} {'; '.join(what[:_N_SETTLED])}{more}"
+        console.print(Text(f"- {one.title}{takes}: {settles}"))
+    console.print(
+        Text("stepscope plan ranks them all and writes the recipe.", style="dim")
+    )
