@@ -161,7 +161,7 @@ def _hard(block: Block, beside: Sequence[Block]) -> str:
     if not slow:
         return ""
     return (
-        f"{len(slow)} requests of {block.name} waited up to"
+        f"{len(slow)} request{'' if len(slow) == 1 else 's'} of {block.name} waited up to"
         f" {max(slow) / _NS_PER_S:.2f} s for a first token, the median one"
         f" {usual / _NS_PER_S:.3f} s"
     )
