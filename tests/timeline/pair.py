@@ -17,6 +17,7 @@ GATHER = "ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 SCATTER = (
     "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 )
+BROADCAST = "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 NOTE = "execute_context_0(0)_generation_8(8)"
 GLOO = "gloo:all_reduce"
 _LAUNCH, _GRAPH, _WAIT = "cudaLaunchKernel", "cudaGraphLaunch", "cudaEventSynchronize"
@@ -31,7 +32,8 @@ class Plan:
 
     ``host_us`` passes before the all-reduce on the host, ``launch_us`` inside the
     graph launch; ``attention`` and ``experts`` stretch kernels, ``tail_us`` is added
-    to the sampling after the graph. Rank r reads its clock ``offset_us[r]`` ahead and
+    to the sampling after the graph; ``rooted`` adds a broadcast from rank 0 to each
+    layer. Rank r reads its clock ``offset_us[r]`` ahead and
     its trace begins with step ``first[r]``.
     """
 
@@ -45,6 +47,7 @@ class Plan:
     tail_us: Callable[[int, int], float] = lambda _r, _k: 0.0
     transfer_us: float = 12.0
     gloo: bool = True
+    rooted: bool = False
     noted: bool = True
     offset_us: tuple[float, ...] = (0.0, 0.0)
     first: tuple[int, ...] = (0, 0)
@@ -133,6 +136,12 @@ def _one_layer(
     rng: np.random.Generator,
 ) -> None:
     block, step = what
+    if plan.rooted:
+        arrived = [rank.device + 0.6 for rank in ranks]
+        for r, rank in enumerate(ranks):
+            # The root leaves as soon as its data lie with the others.
+            end = max(arrived[0], arrived[r]) + 6.0
+            rank.op(BROADCAST, arrived[r], end - arrived[r], launches[r], step)
     for j, (name, lasted, gap) in enumerate(block):
         for r, rank in enumerate(ranks):
             by = plan.experts if _ROUTED < j <= _SUMMED else plan.attention

@@ -112,6 +112,18 @@ def test_a_small_offset_says_how_much_of_waiting_is_open() -> None:
     assert not [f for f in found(LATE_LAUNCH).findings if f.code == "waiting-open"]
 
 
+def test_a_broadcast_whose_root_leaves_early_spoils_no_other_collective() -> None:
+    rooted = Plan(rooted=True, launch_us=LATE_LAUNCH.launch_us)
+    assert found(rooted).straggler_rank == 1
+    assert {c.name for c in found(rooted).collectives} == {
+        GLOO,
+        "ncclDevKernel_AllGather_RING_LL",
+        "ncclDevKernel_ReduceScatter_Sum_bf16_RING_LL",
+    }
+    (said,) = [f for f in found(rooted).findings if f.code == "no-meeting"]
+    assert "Broadcast" in said.message
+
+
 def test_a_rank_whose_trace_begins_later_has_the_same_waiting() -> None:
     later = Plan(experts=SLOW_EXPERTS.experts, first=(0, 2))
     assert waits(later) == pytest.approx(waits(SLOW_EXPERTS), abs=0.01)

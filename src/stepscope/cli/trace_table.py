@@ -5,6 +5,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+_MOST_FAMILIES = 12
+
 
 def print_result(result: dict[str, Any], label: str | None) -> None:
     """Print a trace's answer: the gate, and for each rank budget, layer and gaps.
@@ -33,11 +35,30 @@ def print_result(result: dict[str, Any], label: str | None) -> None:
             console.print(_layer(rank["layer"]))
         if rank["top_gaps"]:
             console.print(_gaps(rank["top_gaps"]))
-    if result["straggler_rank"] is not None:
-        rank, why = result["straggler_rank"], result["straggler_reason"]
-        console.print(f"\nStraggler: rank {rank}, {why}")
+    if result["collectives"]:
+        console.print(_collectives(result["collectives"]))
+    late, why = result["straggler_rank"], result["straggler_reason"]
+    if why is not None:
+        word = "none" if late is None else f"rank {late}"
+        console.print(f"\nStraggler: {word}; {why}", markup=False)
     for finding in result["findings"]:
         console.print(f"{finding['severity']}: {finding['message']}", markup=False)
+
+
+def _collectives(families: list[dict[str, Any]]) -> Table:
+    table = Table(
+        "collective", "a step", "transfer, ms a step", "waiting, by rank",
+        box=None, pad_edge=False,
+    )  # fmt: skip
+    for column in table.columns[1:]:
+        column.justify = "right"
+    for each in families[:_MOST_FAMILIES]:
+        name = each["name"][:44] + (" (on the host)" if each["on_host"] else "")
+        waits = " ".join(f"{ms:.3f}" for ms in each["wait_ms_by_rank"])
+        table.add_row(
+            name, f"{each['per_step']:.1f}", f"{each['transfer_ms']:.3f}", waits
+        )
+    return table
 
 
 def _of(kind: str | None) -> str:

@@ -1,6 +1,6 @@
 """Collectives that were matched over ranks, and when a match does not hold."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,18 +50,26 @@ class Match:
 class Matching:
     """All matched families, or why nothing could be matched.
 
-    Stamps of ``matches`` are a rank's own less its ``offsets_ns``.
+    Stamps of ``matches`` are a rank's own less its ``offsets_ns``. ``left_out`` names
+    families in which a rank leaves without waiting for the others.
     """
 
     matches: tuple[Match, ...]
     offsets_ns: tuple[int, ...]
     refused: str | None
+    left_out: tuple[str, ...] = ()
 
     @property
     def n_steps(self) -> int:
         """How many steps have matches; 1 where there are no steps."""
         on_device = [m.step for m in self.matches if not m.on_host]
         return max(len(np.unique(np.concatenate(on_device))), 1) if on_device else 1
+
+
+def shifted_by(match: Match, offsets: I64) -> Match:
+    """Return the match with each rank's offset taken from its stamps."""
+    start, end = match.start_ns - offsets, match.end_ns - offsets
+    return replace(match, start_ns=start, end_ns=end)
 
 
 def best_shift(

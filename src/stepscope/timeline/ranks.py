@@ -13,6 +13,7 @@ from stepscope.timeline.matches import (
     Matching,
     best_shift,
     invalid_share,
+    shifted_by,
 )
 from stepscope.timeline.names import communication_mask, short_name
 from stepscope.timeline.steps import Steps
@@ -43,15 +44,12 @@ def match_ranks(traces: list[Trace], steps: list[Steps]) -> Matching:
     matches = _families(aligned)
     if not matches:
         return Matching(matches=(), offsets_ns=(), refused="no collectives in common")
-    ends = np.concatenate([m.end_ns for m in matches])
-    offset = np.median(ends - np.median(ends, axis=1, keepdims=True), axis=0)
-    offsets = offset.astype(np.int64)
-    if (
-        np.abs(offsets).max() < TOLERANCE_NS
-        and invalid_share(matches, _AGREE_NS) <= MOST_INVALID
-    ):
-        offsets = np.zeros_like(offsets)
-    shifted = tuple(_shifted(m, offsets) for m in matches)
+    held = tuple(m for m in matches if _meets(m))
+    n, n_held = (sum(len(m.step) for m in each) for each in (matches, held))
+    offsets = _offsets(held) if 2 * n_held >= n else _offsets(matches)
+    shifted = tuple(
+        shifted_by(m, offsets) for m in (held if 2 * n_held >= n else matches)
+    )
     invalid = invalid_share(shifted, TOLERANCE_NS)
     if invalid > MOST_INVALID:
         why = (
@@ -60,8 +58,38 @@ def match_ranks(traces: list[Trace], steps: list[Steps]) -> Matching:
         )
         return Matching(matches=(), offsets_ns=(), refused=why)
     host = match_host(traces, steps[0], offsets)
-    used = tuple(offsets.tolist())
-    return Matching(matches=shifted + host, offsets_ns=used, refused=None)
+    kept = {m.name for m in shifted}
+    return Matching(
+        matches=shifted + host,
+        offsets_ns=tuple(offsets.tolist()),
+        refused=None,
+        left_out=tuple(m.name for m in matches if m.name not in kept),
+    )
+
+
+def _meets(match: Match) -> bool:
+    """True when all ranks meet in a family: none leaves before the last arrives.
+
+    The root of a broadcast hands its data over and leaves.
+    """
+    alone = shifted_by(match, _median_offsets((match,)))
+    return invalid_share((alone,), TOLERANCE_NS) <= MOST_INVALID
+
+
+def _median_offsets(matches: tuple[Match, ...]) -> I64:
+    ends = np.concatenate([m.end_ns for m in matches])
+    offset = np.median(ends - np.median(ends, axis=1, keepdims=True), axis=0)
+    rounded: I64 = offset.astype(np.int64)
+    return rounded
+
+
+def _offsets(matches: tuple[Match, ...]) -> I64:
+    """Return what clocks are ahead; 0 where collectives do not show that they are."""
+    offsets = _median_offsets(matches)
+    near = int(np.abs(offsets).max()) < TOLERANCE_NS
+    if near and invalid_share(matches, _AGREE_NS) <= MOST_INVALID:
+        return np.zeros_like(offsets)
+    return offsets
 
 
 _Key = tuple[int, str]
@@ -142,13 +170,4 @@ def _families(
             step=np.array(step_of[name], dtype=np.int64),
         )
         for name, table in rows.items()
-    )
-
-
-def _shifted(match: Match, offsets: I64) -> Match:
-    return Match(
-        name=match.name,
-        start_ns=match.start_ns - offsets,
-        end_ns=match.end_ns - offsets,
-        step=match.step,
     )

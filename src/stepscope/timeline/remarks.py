@@ -51,6 +51,12 @@ def remarks(
             )
         )
     found += _odd_ranks(devices)
+    if matching is not None and matching.left_out:
+        text = (
+            "in some collectives ranks leave before the last arrives, so these show no"
+            f" waiting: {', '.join(matching.left_out)}"
+        )
+        found.append(Finding(code="no-meeting", severity="info", message=text, hint=""))
     if matching is not None and met is not None:
         found += _open_waiting(matching, met)
     found += _slowdown(ranks, slower)

@@ -143,7 +143,9 @@ def _why(
         f"idles {ms(kept.idle / n):+.3f}",
         f"leaves the one before {ms(kept.left / n):+.3f}",
     )
+    late = found.told & (found.last == worst) & (found.cost > 0)
+    part = "" if kept.n == late.sum() else f" (in {kept.n} of {int(late.sum())})"
     return (
-        f"by {' and '.join(words)}: {text}; between collectives it {', '.join(said)}"
-        " ms a step against the median rank"
+        f"by {' and '.join(words)}: {text}; between collectives{part} it"
+        f" {', '.join(said)} ms a step against the median rank"
     )
