@@ -2,7 +2,7 @@
 
 Order of work in one turn of the loop: every readable socket is read and stamped, then
 at most one slice is decoded, then the sockets are looked at again. So a burst is
-stamped before any of it is decoded.
+stamped before any of it is decoded, but for pieces that are known at sight.
 """
 
 import asyncio

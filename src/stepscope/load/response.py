@@ -131,7 +131,7 @@ class Response:
     def takes_at_sight(self, data: bytes, at_ns: int) -> bool:
         """Take the next bytes if they are one more content chunk of the known shape.
 
-        A fifth of what ``feed`` takes; False: it did not take them, and ``feed`` must.
+        In less than half of the time of ``feed``. False: it did not, and ``feed`` must.
         """
         shape = self._next_shape
         if shape is None or not shape.fits(data):

@@ -1,8 +1,8 @@
 """One slot: a kept connection and the request that it carries.
 
-Arriving bytes are stamped and put aside; decoding waits for the loop's next slice,
-except that the end of a response is decoded at once, because the next send hangs on
-it.
+Arriving bytes are stamped; one more ordinary piece of the answer is counted at sight,
+everything else is put aside. Decoding waits for the loop's next slice, except that the
+end of a response is decoded at once, because the next send hangs on it.
 """
 
 import struct
