@@ -259,3 +259,24 @@ def test_a_configuration_may_hold_colons(stepscope: Command, tmp_path: Path) -> 
     assert code == 2
     assert "no configuration 'kv:none'" in err
     assert "does not exist" in stepscope("compare", "nowhere:kv:none")[2]
+
+
+def test_different_models_are_said(stepscope: Command, tmp_path: Path) -> None:
+    a, b = tmp_path / "a.json", tmp_path / "b.json"
+    raw = {
+        "duration": 2.0, "completed": 8, "failed": 0, "num_prompts": 8,
+        "max_concurrency": 4, "total_input_tokens": 80, "total_output_tokens": 800,
+        "mean_ttft_ms": 20.0, "mean_tpot_ms": 9.0,
+    }  # fmt: skip
+    a.write_text(json.dumps(raw | {"model_id": "small"}))
+    b.write_text(json.dumps(raw | {"model_id": "large"}))
+    code, out, _ = stepscope("compare", a, b, "--json")
+    assert code == 5
+    note = {f["code"]: f["message"] for f in json.loads(out)["findings"]}
+    assert "a.json: small, b.json: large" in note["different-models"]
+    b.write_text(json.dumps(raw | {"model_id": "small"}))
+    codes = {
+        f["code"]
+        for f in json.loads(stepscope("compare", a, b, "--json")[1])["findings"]
+    }
+    assert "different-models" not in codes

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup, StepModel
+from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number
 from stepscope.board.doubts import floor_doubts
@@ -276,6 +277,11 @@ def _floor(
     ]
 
 
+def _open_for(c: Comparison) -> str:
+    noise = c.reason is None or c.reason == "not told from noise"
+    return "not told from run-to-run noise" if noise else str(c.reason)
+
+
 def _comparisons(analysis: Analysis) -> list[_Claim]:
     claims = []
     for c in analysis.comparisons:
@@ -293,7 +299,7 @@ def _comparisons(analysis: Analysis) -> list[_Claim]:
                     text,
                     (
                         (
-                            "undetermined: not told from run-to-run noise",
+                            f"undetermined: {_open_for(c)}",
                             f"Take {needed}.",
                         ),
                     ),

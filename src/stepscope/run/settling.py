@@ -160,8 +160,9 @@ def _hard(block: Block, beside: Sequence[Block]) -> str:
     slow = [at for at in block.ttft_ns if at > STALLED_TIMES * usual]
     if not slow:
         return ""
+    requests = "1 request" if len(slow) == 1 else f"{len(slow)} requests"
     return (
-        f"{len(slow)} request{'' if len(slow) == 1 else 's'} of {block.name} waited up to"
+        f"{requests} of {block.name} waited up to"
         f" {max(slow) / _NS_PER_S:.2f} s for a first token, the median one"
         f" {usual / _NS_PER_S:.3f} s"
     )

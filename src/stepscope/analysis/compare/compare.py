@@ -18,6 +18,7 @@ from stepscope.analysis.compare.notes import (
     rows_alone,
     shared_baseline,
     unknown_sessions,
+    unlike_models,
 )
 from stepscope.analysis.compare.order import order_findings
 from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
@@ -122,6 +123,7 @@ def compare(
         refused=tuple(refused),
         findings=(
             *no_common_row(laid, a, bs),
+            *unlike_models(measured, a, bs),
             *rows_alone(laid, a, bs),
             *copied(laid, a, bs),
             *open_loops(laid),

@@ -60,6 +60,25 @@ def unknown_sessions(families: Sequence[Family]) -> list[Finding]:
     ]
 
 
+def unlike_models(
+    measured: Sequence[Measured], a: str, bs: Sequence[str]
+) -> list[Finding]:
+    """Say where runs are of different models: no flag makes that difference."""
+    models = {of.run.model for of in measured if of.run.model is not None}
+    if len(models) < 2:
+        return []
+    each = ", ".join(f"{of.label}: {of.run.model or 'unknown'}" for of in measured)
+    return [
+        Finding(
+            code="different-models",
+            severity="warning",
+            message=f"{', '.join(bs)} and {a} ran different models ({each}): what they"
+            " differ by is not a matter of configuration alone",
+            hint="Compare runs of one model, unless the model is what you compare.",
+        )
+    ]
+
+
 def carried(
     measured: Sequence[Measured], of: Table, a: str, bs: Sequence[str]
 ) -> list[Finding]:

@@ -27,7 +27,12 @@ _UNNAMED = "imported"
 #: What a schedule sets where there is one: no figure of the server.
 RATE = "output_tokens_per_s"
 #: Findings that stay with a figure wherever it is used.
-_DOUBTS = ("warmup-not-converged", "not-steady", "jit-during-measurement")
+_DOUBTS = (
+    "warmup-not-converged",
+    "not-steady",
+    "jit-during-measurement",
+    "failed-requests",
+)
 #: Findings whose cells are compared only where their point has no others.
 _ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
 
@@ -39,7 +44,7 @@ def anomalous(findings: Iterable[Finding]) -> frozenset[str]:
 
 def doubtful(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return what a comparison must say of the figures that it rests on."""
-    return tuple(f for f in findings if f.code in _DOUBTS)
+    return tuple(f for f in findings if f.code in _DOUBTS and f.severity != "info")
 
 
 @dataclass(frozen=True, slots=True)
