@@ -90,12 +90,21 @@ def test_a_against_a_is_shown_to_differ_in_five_of_a_hundred(
     assert worse < 0.04
 
 
-def test_one_start_of_each_is_wrong_as_often_as_starts_differ(result_of: Make) -> None:
-    """Why the finding one-launch stands beside such a verdict."""
-    how = {"n_launches": 1, "launch_cv": 0.01}
-    wrong, rows, _, _ = rates(result_of, 137, 500, (0.0,), 3, **how)
-    say(f"\none start, SD 1 %: false {100 * wrong:.1f} %, rows {100 * rows:.1f} %")
-    assert wrong > 0.15
+@pytest.mark.parametrize(
+    ("starts", "least", "most"),
+    [(0.0, 0.0, 0.02), (0.005, 0.0, 0.08), (0.01, 0.1, 0.3)],
+)
+def test_one_start_of_each_is_right_where_starts_differ_as_is_assumed(
+    result_of: Make, starts: float, least: float, most: float
+) -> None:
+    """0.5 % is assumed. Where starts differ by more, so it is told more often."""
+    how = {"n_launches": 1, "launch_cv": starts}
+    wrong, rows, _, worse = rates(result_of, 137, 500, (0.0,), 3, **how)
+    say(
+        f"\none start, SD {starts:.1%}: false {100 * wrong:.1f} %, exit 1"
+        f" {100 * worse:.1f} %, intervals hold {100 * rows:.1f} %"
+    )
+    assert least <= wrong < most
 
 
 def test_four_configurations_against_one_keep_five_of_a_hundred(
@@ -113,7 +122,7 @@ def test_four_configurations_against_one_keep_five_of_a_hundred(
 def test_dunnett_keeps_a_single_row_of_four_at_five_of_a_hundred(
     result_of: Make,
 ) -> None:
-    how = {"rows": (64,), "n_launches": 1}
+    how = {"rows": (64,), "n_launches": 5}
     wrong, *_ = rates(result_of, 107, 1000, (0.0,) * 4, 5, **how)  # type: ignore[arg-type]
     say(f"\nfour configurations, one row: false {100 * wrong:.1f} %")
     assert wrong == pytest.approx(0.05, abs=0.02)
@@ -148,8 +157,11 @@ def test_rows_of_unlike_spread_keep_their_coverage(result_of: Make) -> None:
 def test_a_planted_effect_is_found_as_often_as_was_said(
     result_of: Make, effect: float, runs: int
 ) -> None:
-    """One row, so that neither Holm nor pooling changes the stated power."""
-    how = {"rows": (64,), "n_launches": 1}
+    """One row, so that neither Holm nor pooling changes the stated power.
+
+    Each run has a start of its own, so that nothing is assumed of starts.
+    """
+    how = {"rows": (64,), "n_launches": runs}
     found, rows, _, _ = rates(result_of, 113, 1000, (effect,), runs, **how)  # type: ignore[arg-type]
     said = power(runs, effect, 0.01)
     say(f"\n{effect:.0%} with {runs} runs: found {found:.1%}, said {said:.1%}")
