@@ -251,3 +251,21 @@ def test_an_import_needs_neither_a_command_nor_a_model(tmp_path: Path) -> None:
     run = load_foreign(tmp_path)
     assert run.launches[0].command == ()
     assert len(run.cells[0].requests) == run.cells[0].workload.n_prompts
+
+
+def test_an_import_of_nothing_is_exit_2(tmp_path: Path) -> None:
+    (tmp_path / "import.toml").write_text('[run]\nengine = "vllm"\n')
+    error = error_of(tmp_path)
+    assert (type(error), error.exit_code) == (RecipeError, 2)
+    assert "names neither a [[cell]] nor a [log]" in str(error)
+
+
+def test_a_launch_is_named_by_its_folder_wherever_it_is_called_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "server.log").write_text("INFO 11-30 02:18:18 vLLM version 0.26.0\n")
+    text = '[run]\nengine = "vllm"\n[log]\nfile = "server.log"\n'
+    (tmp_path / "import.toml").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    (launch,) = load_foreign(Path("import.toml")).launches
+    assert launch.configuration == tmp_path.name

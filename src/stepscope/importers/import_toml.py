@@ -30,6 +30,11 @@ def read_import(path: Path) -> Foreign:
         ArchiveError: It, or a file that it names, is damaged.
     """
     spec = read_spec(path)
+    if not (spec.cell or spec.log or spec.trace or spec.include):
+        found = "names neither a [[cell]] nor a [log] nor a [[trace]]"
+        raise RecipeError(
+            str(path), found, "expected one of them", "See docs/run-format.md"
+        )
     reading = Reading(path, spec, [path], [])
     launch = _launch(reading)
     bodies: dict[tuple[str, str], Path] = {}
@@ -69,7 +74,8 @@ def _launch(reading: Reading) -> Launch:
             "one import.toml is one server start",
             "Write one for each and import them together",
         )
-    configuration = names[0] if names else (spec.run.name or path.parent.name)
+    folder = path.resolve().parent.name or "imported"
+    configuration = names[0] if names else (spec.run.name or folder)
     key = f"{path}: run.server_command"
     command, environment, file = command_of(spec.run.server_command, path.parent, key)
     if file is not None:
