@@ -40,6 +40,7 @@ def cell(
         threading.Thread(target=beside, daemon=True).start()
     said, errors = program.communicate(timeout=240)
     assert program.returncode == 0, errors.decode()[-2000:]
+    assert len(said.splitlines()) == 1, said.decode()[-2000:]
     found: dict[str, Any] = json.loads(said.splitlines()[-1])
     return found
 

@@ -15,6 +15,8 @@ from stepscope.load.foreman import Heard
 from stepscope.load.messages import Job, ToWorker
 
 _END_TIMEOUT_S = 10.0
+#: Characters of what Ray says of an error.
+_MOST_SAID = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,9 @@ class FarHand:
 
 
 def one_line(error: BaseException) -> str:
-    """Return the first line that says something, with the error's kind."""
+    """Return the first sentence that says something, with the error's kind."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0][:200] if lines else 'no more is known'}"
+    said = lines[0].partition(". ")[0].rstrip(".") if lines else "no more is known"
+    if len(said) > _MOST_SAID:
+        said = said[:_MOST_SAID].rpartition(" ")[0] + " ..."
+    return f"{type(error).__name__}: {said}"

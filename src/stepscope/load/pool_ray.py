@@ -6,6 +6,7 @@ instants of this machine's.
 """
 
 import contextlib
+import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,6 +23,7 @@ from stepscope.load.hand_ray import FarHand, Post, one_line
 from stepscope.load.health import client_health
 from stepscope.load.messages import Job
 from stepscope.load.prompts import authorization
+from stepscope.load.quiet_ray import without_ray
 from stepscope.load.spec import LoadSpec
 from stepscope.load.wire import parse_address
 from stepscope.run.client import ClientNode
@@ -57,6 +59,7 @@ class RayPool:
         self._spec, self._dir, self._clock = spec, journal_dir, clock
         self._posts: list[Post] = []
         self._ours = False
+        self._quiet = contextlib.ExitStack()
         self.n_workers = 0
 
     def __enter__(self) -> Self:
@@ -87,6 +90,7 @@ class RayPool:
 
         if ray.is_initialized():
             return
+        self._quiet.enter_context(without_ray(sys.stdout))
         try:
             ray.init(address="auto", log_to_driver=False, logging_level="error")
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -227,3 +231,4 @@ class RayPool:
                 ray.kill(post.foreman)
         if self._ours:
             ray.shutdown()
+        self._quiet.close()
