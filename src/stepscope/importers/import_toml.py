@@ -31,9 +31,11 @@ def read_import(path: Path) -> Foreign:
     """
     spec = read_spec(path)
     if not (spec.cell or spec.log or spec.trace or spec.include):
-        found = "names neither a [[cell]] nor a [log] nor a [[trace]]"
         raise RecipeError(
-            str(path), found, "expected one of them", "See docs/run-format.md"
+            str(path),
+            "names neither a [[cell]] nor a [log] nor a [[trace]]",
+            "expected one of them",
+            "See docs/run-format.md",
         )
     reading = Reading(path, spec, [path], [])
     launch = _launch(reading)
