@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.board.cases import CASES
-from tests.board.perturbing import of_gpu, recorded, slower
+from tests.board.perturbing import S, of_gpu, recorded, replace, slower
 from tests.board.test_timelines import rank, step
 
 from stepscope.analysis.across.records import FloorPoint
@@ -166,6 +166,59 @@ class TestAFloorNearItsThreshold:
         entry = self.entry(bench, 0.99 * 9.9)
         assert entry.status == "standing"
         assert "no memory gives more" in str(entry.evidence)
+
+
+class TestTimeWithoutSteps:
+    """At a low rate a GPU idles between requests, however busy a step keeps it."""
+
+    def run(self, bench: Bench, *sent_s: float) -> Any:
+        (one,) = bench.requests((10_000_000,) * 99)
+        requests = [
+            replace(
+                one,
+                index=i,
+                sent_at_ns=round(at * S),
+                ended_at_ns=one.ended_at_ns + round(at * S),
+                first_content_at_ns=(one.first_content_at_ns or 0) + round(at * S),
+                last_content_at_ns=(one.last_content_at_ns or 0) + round(at * S),
+            )
+            for i, at in enumerate(sent_s)
+        ]
+        return bench.run(cells=(bench.cell(requests=tuple(requests)),))
+
+    def statuses(self, bench: Bench, run: Any, **over: float) -> set[str]:
+        cell = bench.result(telemetry=bench.telemetry(**over))
+        names = ("bandwidth", "compute")
+        return {bench.entry(name, run, cell).status for name in names}
+
+    def test_utilization_rules_out_what_it_bounds_of_a_step(self, bench: Bench) -> None:
+        steady = self.run(bench, 0.0, 1.0, 2.0)
+        assert self.statuses(bench, steady, util_pct=20.0) == {"ruled-out"}
+
+    def test_and_nothing_where_most_of_the_window_has_no_step(
+        self, bench: Bench
+    ) -> None:
+        rare = self.run(bench, 0.0, 5.0, 10.0)
+        assert "ruled-out" not in self.statuses(bench, rare, util_pct=20.0)
+
+    def test_nor_do_counters(self, bench: Bench) -> None:
+        rare = self.run(bench, 0.0, 5.0, 10.0)
+        low = {"dram_bw_pct": 20.0, "tensor_pct": 5.0, "sm_active_pct": 20.0}
+        assert self.statuses(bench, rare, **low) == {"standing"}
+
+    def test_tensor_pipes_that_were_full_between_steps_say_nothing_of_steps(
+        self, bench: Bench
+    ) -> None:
+        long_prompts = self.run(bench, 0.0, 2.0, 4.0)
+        hot = bench.result(telemetry=bench.telemetry(tensor_pct=65.0))
+        assert bench.entry("compute", long_prompts, hot).status == "standing"
+
+
+def test_a_client_ahead_of_its_server_is_told() -> None:
+    analysis, board = judged("baseline", "client TPOT 17 % below the server's")
+    told = [f for f in analysis.findings if f.code == "clocks-disagree"]
+    assert {f.cell for f in told} >= {"c8_0", "c64_0"}
+    assert not any("TPOT" in claim for claim in board.solid)
 
 
 class TestRanksThatNobodySaw:

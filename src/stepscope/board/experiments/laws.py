@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 from stepscope.board.claims import number
 from stepscope.board.experiments.pairs import Pair, Row
+from stepscope.board.hypotheses.device import resident
 from stepscope.board.opinion import AT_LEAST_PCT, AT_MOST_PCT, Opinion, seen
 from stepscope.board.records import Evidence
 from stepscope.board.timelines import traced
@@ -120,13 +121,11 @@ def _resident(view: CellView) -> tuple[float, str] | None:
         ms = max(rank.compute_ms + rank.memcpy_ms for rank in step.ranks)
         pct = 100 * ms / step.untraced_step_ms
         return pct, f"by timeline the device works {number(pct)} % of the step"
-    telemetry = view.telemetry
-    if telemetry is None or telemetry.util_pct is None:
+    bound = resident(view)
+    if bound is None:
         return None
-    if view.findings("telemetry-window-mismatch", "telemetry-too-sparse"):
-        return None
-    pct = max(telemetry.util_pct, *(telemetry.util_pct_range or (0.0,)))
-    return pct, f"a kernel was resident for {number(pct)} % of the window at most"
+    pct = bound[0]
+    return pct, f"a kernel was resident for {number(pct)} % of a step at most"
 
 
 def _by_period(case: Case) -> float | None:

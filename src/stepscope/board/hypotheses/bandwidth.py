@@ -14,6 +14,7 @@ from stepscope.board.hypotheses.floors import (
     counted_step,
     doubted,
     floor_share,
+    of_step,
     of_window,
     share_of,
 )
@@ -71,7 +72,9 @@ def _dram_counter(view: CellView) -> Opinion | None:
             headline="memory bandwidth",
             evidence=(item,),
         )
-    most, floor = value / _REACHES, floor_share(view)
+    mean = view.telemetry.dram_bw_pct if view.telemetry is not None else None
+    most = of_step(view, max(value, mean or 0.0) / _REACHES)
+    floor = floor_share(view)
     if most >= AT_MOST_PCT:
         return Opinion(status="standing", evidence=(item,))
     if floor is not None and floor.pct > most:

@@ -7,6 +7,7 @@ from stepscope.board.hypotheses.device import (
     exceeds_residence,
     impossible,
 )
+from stepscope.board.hypotheses.floors import counted_step, decoding, of_step
 from stepscope.board.opinion import AT_MOST_PCT, Hypothesis, Opinion, Rule, seen
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
@@ -48,7 +49,7 @@ def _tensor_counter(view: CellView) -> Opinion | None:
         "GPM over the telemetry window, prefill included; blind to arithmetic off the"
         " tensor pipes",
     )
-    if tensor >= _TENSOR_LIMIT_PCT:
+    if _while_decoding(view, tensor) >= _TENSOR_LIMIT_PCT:
         against = (*exceeds_residence(view, tensor), *_beyond_sms(view, tensor, active))
         return Opinion(
             status="standing" if against else "supported",
@@ -57,7 +58,7 @@ def _tensor_counter(view: CellView) -> Opinion | None:
             evidence=(item, *against),
             contradicts=bool(against),
         )
-    if tensor < _TENSOR_LOW_PCT and active is not None:
+    if of_step(view, tensor) < _TENSOR_LOW_PCT and active is not None:
         sm = seen(
             view,
             "SM activity",
@@ -66,13 +67,24 @@ def _tensor_counter(view: CellView) -> Opinion | None:
             "mean over all SMs: a warp was resident, and may compute or wait for"
             " memory; few SMs that are busy all the time read low",
         )
-        low = active < _SM_LOW_PCT
+        most = of_step(view, active)
+        low = most < _SM_LOW_PCT
         return Opinion(
             status="ruled-out" if low else "standing",
-            share_pct=active if low else None,
+            share_pct=most if low else None,
             evidence=(item, sm),
         )
     return Opinion(status="standing", evidence=(item,))
+
+
+def _while_decoding(view: CellView, window_pct: float) -> float:
+    """Return the least of a decode step that a mean over the window leaves, percent.
+
+    As if the pipes were full for all of the window in which no decode step ran.
+    """
+    step = counted_step(view)
+    runs = decoding(view, None if step is None else step[0]) or 0.0
+    return (window_pct - 100 * (1 - runs)) / runs if runs > 0 else 0.0
 
 
 def _beyond_sms(
@@ -189,9 +201,10 @@ COMPUTE = Hypothesis(
         Rule(
             name="tensor-counter",
             measurement="tensor and SM activity counters (GPM) inside the window",
-            threshold=f"supported: tensor at least {_TENSOR_LIMIT_PCT:.0f} % of peak;"
-            f" ruled out: tensor below {_TENSOR_LOW_PCT:.0f} % and SMs active below"
-            f" {_SM_LOW_PCT:.0f} %",
+            threshold=f"supported: tensor at least {_TENSOR_LIMIT_PCT:.0f} % of peak"
+            " while decode steps ran, whatever the rest of the window held; ruled out:"
+            f" tensor below {_TENSOR_LOW_PCT:.0f} % and SMs active below"
+            f" {_SM_LOW_PCT:.0f} %, as if all of it were decode steps'",
             blind="arithmetic off the tensor pipes; short phases within a step",
             test=_tensor_counter,
         ),

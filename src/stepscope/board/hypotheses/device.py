@@ -3,6 +3,7 @@
 from stepscope.board.hypotheses.floors import (
     counted_step,
     floor_share,
+    of_step,
     of_window,
 )
 from stepscope.board.opinion import AT_MOST_PCT, Opinion, Rule, seen
@@ -30,7 +31,7 @@ def impossible(
     return (seen(view, quantity, value, "% of peak", why),)
 
 
-def resident(view: CellView) -> tuple[float, Evidence] | None:
+def _resident_of_window(view: CellView) -> tuple[float, str] | None:
     """Return for how much of the window a kernel was resident, percent, at most.
 
     Of the busiest GPU, for others may take no part. Utilization overstates work, so it
@@ -47,27 +48,38 @@ def resident(view: CellView) -> tuple[float, Evidence] | None:
     why = "an upper bound: for the rest of the window no kernel was resident"
     if telemetry.util_spread_points:
         why += "; of the busiest GPU, by the mean and the spread over GPUs"
-    return high, seen(view, "GPU utilization", high, "%", why)
+    return high, why
+
+
+def resident(view: CellView) -> tuple[float, Evidence] | None:
+    """Return for how much of a decode step a kernel was resident, percent, at most."""
+    bound = _resident_of_window(view)
+    if bound is None:
+        return None
+    high, why = bound
+    most = of_step(view, high)
+    if most > high + _SCATTER_POINTS:
+        why += f"; decode steps ran for a part of it, so up to {most:.3g} % of a step"
+    return most, seen(view, "GPU utilization", high, "%", why)
 
 
 def exceeds_residence(view: CellView, share_pct: float) -> tuple[Evidence, ...]:
     """Return utilization where it is below what work is to take of the window."""
-    bound = resident(view)
+    bound = _resident_of_window(view)
     if bound is None or bound[0] >= share_pct:
         return ()
-    return (bound[1],)
+    return (seen(view, "GPU utilization", bound[0], "%", bound[1]),)
 
 
 def _idle_gpu(view: CellView) -> Opinion | None:
     """Rule out work on the device that hardly ever has a kernel resident."""
-    bound = resident(view)
-    if bound is None or bound[0] >= AT_MOST_PCT:
+    bound, window = resident(view), _resident_of_window(view)
+    if bound is None or window is None or bound[0] >= AT_MOST_PCT:
         return None
-    high, item = bound
-    more = _works_more(view, high)
+    more = _works_more(view, window[0])
     if more is not None:
-        return Opinion(status="standing", evidence=(item, more), contradicts=True)
-    return Opinion(status="ruled-out", share_pct=high, evidence=(item,))
+        return Opinion(status="standing", evidence=(bound[1], more), contradicts=True)
+    return Opinion(status="ruled-out", share_pct=bound[0], evidence=(bound[1],))
 
 
 def _works_more(view: CellView, high: float) -> Evidence | None:
@@ -114,8 +126,9 @@ def _idle_timeline(view: CellView) -> Opinion | None:
 IDLE_GPU = Rule(
     name="idle-gpu",
     measurement="GPU utilization inside the window, of the busiest GPU",
-    threshold=f"ruled out: below {AT_MOST_PCT:.0f} %, with a sound window, unless the"
-    " byte floor or a timeline says that the device works more",
+    threshold=f"ruled out: below {AT_MOST_PCT:.0f} % of the time in which decode steps"
+    " ran, with a sound window, unless the byte floor, a timeline or SM activity says"
+    " that the device works more",
     blind="everything while a kernel is resident",
     test=_idle_gpu,
 )

@@ -108,19 +108,52 @@ def counted_step(view: CellView) -> tuple[float, str] | None:
     return decode_step_ms(view.result)
 
 
+def decoding(view: CellView, step_ms: float | None) -> float | None:
+    """Return for which part of the cell's span decode steps ran, at least; 0 to 1.
+
+    The time in which some request was between its first and its last token, less what
+    prefill and stalls add to the steps there: a step over TPOT. Neither the wait for
+    first tokens nor, at a low rate, the time without a request is a step.
+
+    Args:
+        view: The cell.
+        step_ms: Its decode step; None: nothing is known to lengthen some.
+    """
+    result, cell, span = view.result, view.cell, view.span_ns()
+    if result is None or cell is None or span is None or span[1] <= span[0]:
+        return None
+    rows = sorted(
+        (r.first_content_at_ns, r.last_content_at_ns)
+        for r in cell.requests
+        if r.first_content_at_ns is not None and r.last_content_at_ns is not None
+    )
+    covered, until = 0, span[0]
+    for start, end in rows:
+        covered += max(end - max(start, until), 0)
+        until = max(until, end)
+    share = covered / (span[1] - span[0])
+    tpot = result.tpot_ms.mean
+    if step_ms is None or not tpot:
+        return share
+    return share * min(step_ms / (tpot * tokens_a_step(result)), 1.0)
+
+
 def of_window(view: CellView, share_pct: float, step_ms: float) -> float:
     """Return what a share of decode steps comes to over the whole window, percent.
 
-    TPOT holds the steps and all that lengthens some of them (prefill, stalls); a
-    request decodes for a part of its life, and waits for the rest. 0 where nothing says
-    for how much.
+    0 where nothing says for how much of it steps ran.
     """
-    result = view.result
-    decodes = None if result is None else result.decode_efficiency
-    if result is None or decodes is None or not result.tpot_ms.mean:
-        return 0.0
-    token_ms = result.tpot_ms.mean * tokens_a_step(result)
-    return share_pct * min(step_ms / token_ms, 1.0) * max(decodes, 0.0)
+    return share_pct * (decoding(view, step_ms) or 0.0)
+
+
+def of_step(view: CellView, window_pct: float) -> float:
+    """Return the most of a decode step that a mean over the window can be, percent.
+
+    As if nothing of it fell between steps, or on prefill.
+    """
+    step = counted_step(view)
+    runs = decoding(view, None if step is None else step[0])
+    return min(window_pct / runs, 100.0) if runs else 100.0
 
 
 def doubted(view: CellView) -> Evidence | None:

@@ -105,6 +105,13 @@ def _eager(view: CellView) -> Opinion | None:
         return None
     why = "no graph is ever launched: every kernel is launched by itself"
     item = seen(view, "graph mode in the log", "NONE", "", why)
+    if any(
+        step.configuration == view.configuration
+        and step.step_source == "graph-launches"
+        for step in view.analysis.traced
+    ):
+        # The line is from before an override, or the timeline of another server.
+        return Opinion(status="standing", evidence=(item,), contradicts=True)
     return Opinion(status="ruled-out", share_pct=0.0, evidence=(item,))
 
 
@@ -122,7 +129,7 @@ def _mode_rule(test: Callable[[CellView], Opinion | None]) -> Rule:
 _EAGER = Rule(
     name="eager",
     measurement="graph mode resolved in the server log",
-    threshold="ruled out: no graphs are used",
+    threshold="ruled out: no graphs are used, and no timeline shows one",
     blind="a log line from before an override",
     test=_eager,
     of_cell=False,

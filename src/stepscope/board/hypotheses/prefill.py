@@ -64,7 +64,8 @@ def _steps(view: CellView) -> Opinion | None:
         "% of TPOT",
         "what steps longer than the usual add; other stalls would add the same way",
     )
-    if share >= _MANY_STEPS_PCT and stretch >= _STRETCH_PCT:
+    stalled = view.findings("stall", "jit-during-measurement")
+    if share >= _MANY_STEPS_PCT and stretch >= _STRETCH_PCT and not stalled:
         return Opinion(
             status="supported",
             share_pct=stretch,
@@ -175,8 +176,9 @@ PREFILL = Hypothesis(
             name="steps",
             measurement="share of steps with prefill, TPOT against the median gap",
             threshold=f"supported: at least {_MANY_STEPS_PCT:.0f} % of steps and"
-            f" {_STRETCH_PCT:.0f} % of TPOT; ruled out: below {_FEW_STEPS_PCT:.0f} %"
-            f" and below {_STRETCH_PCT:.0f} %; by count alone nothing",
+            f" {_STRETCH_PCT:.0f} % of TPOT, without a stall or compiling; ruled out:"
+            f" below {_FEW_STEPS_PCT:.0f} % and below {_STRETCH_PCT:.0f} %; by count"
+            " alone nothing",
             blind="other stalls that lengthen some steps",
             test=_steps,
         ),

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.launching import idle_rule, timeline_wanted
 from stepscope.board.opinion import (
     AT_MOST_PCT,
@@ -62,25 +63,16 @@ def _waits_for_result(view: CellView) -> Opinion | None:
 
 
 def _idle_gpu(view: CellView) -> Opinion | None:
-    telemetry = view.telemetry
-    if telemetry is None or telemetry.util_pct is None:
+    bound = resident(view)
+    if bound is None or bound[0] >= 100 - AT_MOST_PCT:
         return None
-    util = telemetry.util_pct
-    if util >= 100 - AT_MOST_PCT:
-        return None
-    return Opinion(
-        status="standing",
-        evidence=(
-            seen(
-                view,
-                "GPU utilization",
-                util,
-                "%",
-                "no kernel was resident for the rest of the window; that could be the"
-                " scheduler, launching or gaps inside the step",
-            ),
-        ),
+    util, item = bound
+    why = (
+        f"no kernel was resident for at least {100 - util:.0f} % of a decode step; that"
+        " could be the scheduler, launching or gaps inside the step"
     )
+    item = seen(view, item.quantity, float(util), "% of a step, at most", why)
+    return Opinion(status="standing", evidence=(item,))
 
 
 def _busy_core(view: CellView) -> Opinion | None:

@@ -2,6 +2,7 @@
 
 from stepscope.analysis.across.points import tokens_a_step
 from stepscope.board.hypotheses.device import impossible
+from stepscope.board.hypotheses.floors import decoding
 from stepscope.board.opinion import seen
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
@@ -52,13 +53,13 @@ def not_moved(view: CellView) -> Evidence | None:
     """Return the counter where it reads less than the floor's bytes come to.
 
     Over the window as a whole: bytes of a step over TPOT, which holds the prefill of
-    others, for the share of a request's life that it decodes.
+    others, for the time in which somebody decoded.
     """
     read_as, traffic = counter(view), traffic_pct(view)
     if read_as is None or traffic is None:
         return None
-    decodes = 0.0 if view.result is None else view.result.decode_efficiency or 0.0
-    least = _LEAST_MOVED * traffic * max(decodes, 0.0)
+    # TPOT holds what prefill adds, so that nothing is left to take off there.
+    least = _LEAST_MOVED * traffic * (decoding(view, None) or 0.0)
     if read_as[0] >= least:
         return None
     why = (
