@@ -231,7 +231,7 @@ class FailureReader:
             in_gib(numbers)
         facts = state.process(who)
         stage = facts.stage
-        if who is None or role(who) in ("api", "other"):
+        if who is None or told is not None or role(who) in ("api", "other"):
             facts, stage = state.anyone, state.anyone.stage
         if stage == "load_weights" and facts.flags.get("weights_loaded"):
             stage = "profile"

@@ -247,7 +247,9 @@ class FrameReader:
         message = next((record[k] for k in _MESSAGES if k in record), None)
         if not isinstance(message, str):
             return self._bare(text)
-        return self._collected(message) or self._said(record, message)
+        own = "processName" in record and message[:1] not in ("(", "[", "\x1b")
+        framed = None if own else self._collected(message)
+        return framed or self._said(record, message)
 
     def _collected(self, message: str) -> Frame | None:
         """Read a line that the engine framed and a collector of logs wrapped."""
