@@ -17,7 +17,7 @@ from stepscope.analysis.cell.measured import measured
 from stepscope.analysis.cell.result import cell_result
 from stepscope.analysis.cell.telemetry import Machine
 from stepscope.analysis.compare.compare import within
-from stepscope.analysis.compare.table import Measured, anomalous
+from stepscope.analysis.compare.measured import Measured, anomalous, replaceable
 from stepscope.analysis.fixes import differing_fixes, fixed_cells
 from stepscope.analysis.floor import (
     StepAt,
@@ -49,7 +49,8 @@ def analyze(run: Run) -> Analysis:
     found += [*repeat_findings(results), *ttft_findings(results)]
     contaminated = _named(found, "first-run-contaminated")
     odd = anomalous(found)
-    groups = repeat_groups(results, odd)
+    late = replaceable(found)
+    groups = repeat_groups(results, odd | late)
     compiled = _named(found, "jit-during-measurement")
     results = with_warm_up(run, results, compiled)
     found += warm_up_findings(run, results, compiled)
@@ -62,7 +63,8 @@ def analyze(run: Run) -> Analysis:
         contaminated | in_decode,
     )
     order = list(dict.fromkeys(c.configuration for c in run.cells))
-    between = within(Measured(run, results, odd, run.id), order)
+    measured_run = Measured(run, results, odd, run.id, replaceable=late)
+    between = within(measured_run, order)
     rows = () if between is None else between.comparisons
     boots = boot_results(run)
     costs = startup_costs(boots, run)

@@ -13,7 +13,7 @@ from stepscope.cli.readers import read_or_not
 from stepscope.errors import RecipeError
 
 if TYPE_CHECKING:
-    from stepscope.analysis.compare.table import Measured
+    from stepscope.analysis.compare.measured import Measured
 
 #: As `analyze --json` spells them; the first that is named decides the exit code.
 _METRICS = ("output_tokens_per_s", "tpot_ms", "ttft_ms")
@@ -196,7 +196,12 @@ def _split(side: str) -> tuple[Path, str | None]:
 
 def _measured(path: Path) -> "Measured":
     from stepscope.analysis.analyze import analyze
-    from stepscope.analysis.compare.table import Measured, anomalous, doubtful
+    from stepscope.analysis.compare.measured import (
+        Measured,
+        anomalous,
+        doubtful,
+        replaceable,
+    )
     from stepscope.errors import RefusedError
     from stepscope.importers.open import open_any
 
@@ -205,7 +210,14 @@ def _measured(path: Path) -> "Measured":
     if all(cell.warm_up for cell in analysis.cells):
         raise RefusedError(str(path), "no measured cell in it", "something to compare")
     found = analysis.findings
-    return Measured(run, analysis.cells, anomalous(found), run.id, doubtful(found))
+    return Measured(
+        run,
+        analysis.cells,
+        anomalous(found),
+        run.id,
+        doubtful(found),
+        replaceable(found),
+    )
 
 
 def _configurations(of: "Measured") -> tuple[str, ...]:

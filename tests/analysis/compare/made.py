@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from stepscope.analysis.compare.compare import Compared, within
+from stepscope.analysis.compare.measured import Measured
 from stepscope.analysis.compare.records import Comparison
-from stepscope.analysis.compare.table import Measured
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 from stepscope.recipe.records import Workload

@@ -9,15 +9,17 @@ from scipy import stats
 from tests.analysis.compare.made import arm, run_of, whole
 
 from stepscope.analysis.across.power import runs_needed
+from stepscope.analysis.cell.modes import SAYS, Order
 from stepscope.analysis.compare.advice import what_to_run
 from stepscope.analysis.compare.answers import first_difference
 from stepscope.analysis.compare.compare import Compared, compare
 from stepscope.analysis.compare.decide import decide
 from stepscope.analysis.compare.many import p_value, quantile
+from stepscope.analysis.compare.measured import Measured, doubtful, replaceable
 from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.sessions import session_key, what_runs
 from stepscope.analysis.compare.spread import spread
-from stepscope.analysis.compare.table import Measured, deciding, doubtful
+from stepscope.analysis.compare.table import deciding
 from stepscope.analysis.records import CellResult
 from stepscope.findings import Finding
 from stepscope.run.run import Answer, Launch, Machine, Run, Timeline
@@ -642,3 +644,27 @@ def test_what_is_doubtful_of_a_figure_is_said_of_its_difference(
         if "told of" in f.message
     ]
     assert notes == ["b: told of b-s0-l0 (and 1 more of these)"]
+
+
+def test_a_cell_that_one_event_touched_stands_only_alone(result_of: Make) -> None:
+    rng = np.random.default_rng(31)
+    cells = arm(result_of, "a", 0, 3, rng, rows=(8, 16))
+    cells += arm(result_of, "b", 0.1, 3, rng, rows=(8, 16))
+    touched = [c.name for c in cells if c.configuration == "b" and c.concurrency == 16]
+    late = frozenset({"b-s0-c8-r0", *touched})
+    run = Measured(run_of(cells), cells, frozenset(), "made", replaceable=late)
+    found = compare((run,), "a", ["b"])
+    assert [x.cell for x in found.left_out] == ["b-s0-c8-r0"]
+    # All three at 16 were touched: there is nothing better.
+    assert {c.verdict for c in found.comparisons} == {"faster"}
+
+
+def test_only_one_event_makes_a_cell_replaceable() -> None:
+    def told(order: Order) -> Finding:
+        text = f"TTFT in two groups, {SAYS[order][0]}"
+        return Finding(
+            code="bimodal-ttft", severity="warning", message=text, cell=order
+        )
+
+    orders: tuple[Order, ...] = ("one event", "several events", "all along")
+    assert replaceable(told(order) for order in orders) == {"one event"}

@@ -7,7 +7,7 @@ import pytest
 
 from stepscope.analysis.across.groups import repeat_groups
 from stepscope.analysis.compare.compare import within
-from stepscope.analysis.compare.table import Measured
+from stepscope.analysis.compare.measured import Measured
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.run.run import Cell, Launch, Machine, Run
 

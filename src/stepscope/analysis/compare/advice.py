@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from stepscope.analysis.compare.compare import Compared
 from stepscope.analysis.compare.decide import tolerated
-from stepscope.analysis.compare.notes import rows_text
 from stepscope.analysis.compare.records import Comparison
 from stepscope.analysis.compare.rows import units_needed
+from stepscope.analysis.compare.standing import rows_text
 from stepscope.analysis.compare.table import METRICS
 from stepscope.findings import Finding
 

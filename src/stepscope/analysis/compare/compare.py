@@ -6,26 +6,28 @@ from dataclasses import dataclass, replace
 from stepscope.analysis.compare.answers import answer_findings
 from stepscope.analysis.compare.contrasts import Contrast, Rows, contrasts
 from stepscope.analysis.compare.judge import Family, family
+from stepscope.analysis.compare.measured import Measured
 from stepscope.analysis.compare.notes import (
     across_findings,
-    carried,
-    copied,
     launch_findings,
     left_out_findings,
     no_common_row,
     noisy,
     open_loops,
-    rows_alone,
     shared_baseline,
     unknown_sessions,
-    unlike_models,
 )
 from stepscope.analysis.compare.order import order_findings
 from stepscope.analysis.compare.records import Comparison, LeftOut, PooledComparison
 from stepscope.analysis.compare.rows import Prices, comparisons, pooled
+from stepscope.analysis.compare.standing import (
+    carried,
+    copied,
+    rows_alone,
+    unlike_models,
+)
 from stepscope.analysis.compare.table import (
     METRICS,
-    Measured,
     Table,
     arm_name,
     deciding,

@@ -29,6 +29,7 @@ class Reading:
     values: Mapping[str, float]
     seconds: float | None
     anomalous: bool
+    replaceable: bool = False
     counted: tuple[float | None, float | None] = (None, None)
     mark: tuple[float | None, ...] | None = None
 

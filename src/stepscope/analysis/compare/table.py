@@ -1,11 +1,12 @@
 """Cells of one run or several, laid out to be compared."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from stepscope.analysis.across.points import figures_of, readable, value_of
+from stepscope.analysis.compare.measured import Measured
 from stepscope.analysis.compare.readings import (
     Reading,
     bare_row,
@@ -15,9 +16,8 @@ from stepscope.analysis.compare.readings import (
 from stepscope.analysis.compare.records import LeftOut
 from stepscope.analysis.compare.sessions import SessionKey, session_key, what_runs
 from stepscope.analysis.records import CellResult
-from stepscope.findings import Finding
 from stepscope.recipe.records import Workload
-from stepscope.run.run import Launch, Run
+from stepscope.run.run import Launch
 
 #: metric -> +1 where more is better.
 METRICS = {"output_tokens_per_s": 1, "tpot_ms": -1, "ttft_ms": -1}
@@ -26,44 +26,6 @@ METRICS = {"output_tokens_per_s": 1, "tpot_ms": -1, "ttft_ms": -1}
 _UNNAMED = "imported"
 #: What a schedule sets where there is one: no figure of the server.
 RATE = "output_tokens_per_s"
-#: Findings that stay with a figure wherever it is used.
-_DOUBTS = (
-    "warmup-not-converged",
-    "not-steady",
-    "jit-during-measurement",
-    "failed-requests",
-)
-#: Findings whose cells are compared only where their point has no others.
-_ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
-
-
-def anomalous(findings: Iterable[Finding]) -> frozenset[str]:
-    """Return the cells that stalled, were contaminated or are out of order."""
-    return frozenset(f.cell for f in findings if f.code in _ANOMALOUS and f.cell)
-
-
-def doubtful(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return what a comparison must say of the figures that it rests on."""
-    return tuple(f for f in findings if f.code in _DOUBTS and f.severity != "info")
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """A run and what was computed from it.
-
-    Attributes:
-        run: The run.
-        cells: Figures of its cells.
-        anomalous: Cells that stalled, were contaminated or are out of order.
-        label: Name of the run, unique among those that are compared.
-        doubts: Findings that every figure of their launch or cell carries.
-    """
-
-    run: Run
-    cells: Sequence[CellResult]
-    anomalous: frozenset[str]
-    label: str
-    doubts: tuple[Finding, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +176,7 @@ def _add(made: _Making, of: Measured, several: bool) -> None:
                 values={m: v for m, v in figures.items() if v is not None and v > 0},
                 seconds=result.duration_s,
                 anomalous=result.name in of.anomalous,
+                replaceable=result.name in of.replaceable,
                 counted=_counted(result),
                 mark=figures_of(result),
             )
@@ -298,16 +261,22 @@ def _void(result: CellResult, arm: str) -> LeftOut:
 
 def _drop_anomalous(made: _Making) -> None:
     """Leave anomalous cells out where their point has others."""
-    sound = {(r.arm, r.session, r.row) for r in made.readings if not r.anomalous}
+    _drop(made, lambda r: r.anomalous, "a stall, a contaminated first run or a figure"
+          " out of order")  # fmt: skip
+    _drop(made, lambda r: r.replaceable, "one event made some of its first tokens late")
+
+
+def _drop(made: _Making, odd: Callable[[Reading], bool], reason: str) -> None:
+    sound = {(r.arm, r.session, r.row) for r in made.readings if not odd(r)}
     kept = []
     for reading in made.readings:
-        if reading.anomalous and (reading.arm, reading.session, reading.row) in sound:
+        if odd(reading) and (reading.arm, reading.session, reading.row) in sound:
             made.left_out.append(
                 LeftOut(
                     cell=reading.cell,
                     configuration=reading.arm,
                     concurrency=reading.row.concurrency,
-                    reason="a stall, a contaminated first run or a figure out of order",
+                    reason=reason,
                 )
             )
         else:

@@ -9,8 +9,9 @@ from stepscope.analysis.cell.loop_rules import stalled_in_decode
 from stepscope.analysis.cell.measured import measured
 from stepscope.analysis.cell.telemetry import Machine
 from stepscope.analysis.compare.compare import compare
+from stepscope.analysis.compare.measured import Measured, anomalous
 from stepscope.analysis.compare.records import Comparison
-from stepscope.analysis.compare.table import Measured, anomalous, row_of
+from stepscope.analysis.compare.table import row_of
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.experiments.changes import CHANGES, Change, difference
 from stepscope.board.experiments.effect import Effect, effect_of
