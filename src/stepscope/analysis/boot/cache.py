@@ -51,7 +51,7 @@ def no_kv_advice(failure: Failure, log: ServerLog) -> Advice:
                 "raise",
                 0.9,
                 "the log does not hold the figures to compute a value",
-                "medium",
+                "low",
             )
         else:
             _little_room(share, name, advice)
