@@ -179,6 +179,41 @@ def test_a_step_that_waits_for_work_cut_away_leaves_no_idle_figure() -> None:
     assert no_idle_figure(found)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        DECODE,
+        PI0,
+        "b200_vllm_eager_prefill_rank0of8.json.gz",
+        "h100_qwen_eager.json.gz",
+        "nsys_2xh100_train/before.sqlite",
+    ],
+)
+@pytest.mark.parametrize("by_us", [-3000, -40, 40, 3000])
+def test_a_device_clock_that_is_off_either_way_leaves_no_causes(
+    name: str, by_us: int
+) -> None:
+    trace = real(name)
+    ops = replace(
+        trace.ops,
+        start_ns=trace.ops.start_ns + by_us * 1000,
+        end_ns=trace.ops.end_ns + by_us * 1000,
+    )
+    found = analyze_traces([replace(trace, ops=ops)])
+    assert "host-clock-skew" in found.quality.defects
+    assert all(gap.host is None for gap in one(found).top_gaps)
+    idle = one(found).idle_ms
+    assert idle is None or idle.host_not_launching_yet is None
+    assert "host-clock-skew" not in analyze_traces([trace]).quality.defects
+
+
+def test_a_single_replay_that_lost_records_says_that_it_can_not_tell() -> None:
+    trace = real("mi350_hipgraph_pi0_stitched.json.gz")
+    found = analyze_traces([without(trace, np.arange(700, 760))])
+    assert "one-replay" in {f.code for f in found.findings}
+    assert "one-replay" not in {f.code for f in analyze_traces([real(PI0)]).findings}
+
+
 @BOTH
 @pytest.mark.parametrize("by_us", [-3000, 60, 3000])
 def test_a_host_clock_that_is_off_leaves_device_time_and_no_causes(

@@ -50,8 +50,9 @@ DEFECTS: dict[str, tuple[bool, str, str]] = {
     ),
     "host-clock-skew": (
         False,
-        "operations begin before the call that launched them, or outlast a device"
-        " synchronisation: host and device clocks differ, so idle time has no cause",
+        "operations begin before the call that launched them, outlast a device"
+        " synchronisation, or never begin soon after their call: host and device clocks"
+        " differ, so idle time has no cause",
         "Device time holds. Capture again; a newer profiler aligns the clocks better.",
     ),
     "profiler-slowdown": (

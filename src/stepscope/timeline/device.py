@@ -20,8 +20,9 @@ from stepscope.timeline.steps import Steps, call_of_ops, find_steps
 class Device:
     """A rank and the periods that its budget is taken over.
 
-    ``kind`` is the kind of step that was chosen; ``start`` and ``end`` bound its
-    complete periods, int64[n] nanoseconds.
+    ``kind`` is the kind of step that was chosen; ``one_replay`` says that a single
+    graph replay ran most operations, so that none shows what it lacks; ``start`` and
+    ``end`` bound its complete periods, int64[n] nanoseconds.
     """
 
     trace: Trace
@@ -30,6 +31,7 @@ class Device:
     defects: list[Defect]
     lanes: Lanes
     kind: str | None
+    one_replay: bool
     start: I64
     end: I64
 
@@ -57,9 +59,16 @@ def read_device(trace: Trace) -> Device:
         defects=defects,
         lanes=lanes(trace, communication_mask(trace, trace.ops)),
         kind=kind,
+        one_replay=_one_replay(trace, launched),
         start=steps.first_ns[chosen],
         end=steps.period_ends[chosen],
     )
+
+
+def _one_replay(trace: Trace, launched: Replays) -> bool:
+    some = launched.n_nodes[launched.n_nodes > 0]
+    marked = len(trace.marked_steps) > 0
+    return len(some) == 1 and not marked and 2 * int(some[0]) > len(trace.ops)
 
 
 def _cut(trace: Trace, steps: Steps, launched: Replays) -> Bool:

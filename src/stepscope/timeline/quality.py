@@ -38,7 +38,7 @@ def find_defects(
         *_stitched(trace),
         *_overlaps(trace),
         *_links(trace),
-        *host_clock_skew(trace),
+        *host_clock_skew(trace, gaps),
     ]
     if trace.n_duplicates:
         found.append(Defect("duplicate-records", f"{trace.n_duplicates} records"))

@@ -40,6 +40,16 @@ def remarks(
                     hint=do,
                 )
             )
+        if device.one_replay:
+            found.append(
+                Finding(
+                    code="one-replay",
+                    severity="info",
+                    message=f"rank {rank.rank}: one graph replay holds most operations:"
+                    " whether the profiler lost some of them would not show",
+                    hint="Capture three steps or more.",
+                )
+            )
         found += _step_findings(rank, device.steps.doubt)
     if matching is not None and matching.refused:
         found.append(
