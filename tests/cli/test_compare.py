@@ -120,6 +120,8 @@ def test_a_run_compares_its_configurations_with_the_first(
     assert stepscope("compare", run, "--b", "same")[0] == 0
     assert stepscope("compare", f"{run}:slow", f"{run}:base")[0] == 0
     assert stepscope("compare", f"{run}:base", f"{run}:slow")[0] == 1
+    # Without a name A is the baseline.
+    assert stepscope("compare", run, f"{run}:slow")[0] == 1
 
 
 def test_a_margin_decides_what_fails(stepscope: Command, tmp_path: Path) -> None:

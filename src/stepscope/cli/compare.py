@@ -130,7 +130,7 @@ def _asked(sides: Sequence[str], base: str | None, others: tuple[str, ...]) -> _
     (path, first), *more = pairs
     of = _measured(path)
     names = _configurations(of)
-    if len(pairs) == 2 and None in (first, more[0][1]):
+    if more and more[0][1] is None:
         raise RecipeError(
             str(path),
             "given as A and as B",
