@@ -1,4 +1,5 @@
 import gc
+import gzip
 from pathlib import Path
 
 import pytest
@@ -210,3 +211,27 @@ def test_an_error_page_is_shown_without_its_escapes() -> None:
     assert failure is not None
     assert "\x1b" not in failure[1]
     assert "gone" in failure[1]
+
+
+def test_a_body_that_is_packed_unasked_is_no_empty_answer() -> None:
+    packed = gzip.compress(text("a") + usage(1) + DONE)
+    head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
+    head += b"Content-Encoding: gzip\r\ncontent-length: %d\r\n\r\n" % len(packed)
+    kind, detail = failure_of(head + packed)
+    assert kind == "malformed"
+    assert detail.endswith("content-encoding: gzip")
+
+
+def test_a_redirect_says_where_to() -> None:
+    head = b"HTTP/1.1 307 Temporary Redirect\r\nlocation: https://e.org/v1/\r\n"
+    kind, detail = failure_of(head + b"content-length: 0\r\n\r\n")
+    assert (kind, detail) == ("http-status", "HTTP 307: location: https://e.org/v1/")
+
+
+def failure_of(data: bytes) -> tuple[str, str]:
+    response = Response()
+    response.feed(data, 1)
+    assert response.complete
+    found = response.failure()
+    assert found is not None
+    return found

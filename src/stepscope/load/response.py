@@ -40,7 +40,6 @@ class Response:
     Attributes:
         stream: What its events said.
         arrivals_ns: Instant of each content chunk, as stamped.
-        n_events: Events of any kind so far.
         n_searches: How often the shape of its events was looked for.
         status: HTTP status; None before the status line was read.
         has_bytes: Any byte of it arrived.
@@ -50,6 +49,7 @@ class Response:
         first_body_at_ns: First byte of the body.
         first_answer_at_ns: First content that is not reasoning.
         retry_after: What the server said of when to come again.
+        said: A header that explains a failure: where to go, how the body is packed.
     """
 
     __slots__ = (
@@ -59,6 +59,7 @@ class Response:
         "_is_stream",
         "_last_body",
         "_may_search",
+        "_n_without",
         "_next_shape",
         "_parser",
         "_plain",
@@ -72,9 +73,9 @@ class Response:
         "has_bytes",
         "has_header",
         "keep_alive",
-        "n_events",
         "n_searches",
         "retry_after",
+        "said",
         "status",
         "stream",
     )
@@ -97,7 +98,7 @@ class Response:
         self.n_searches = 0
         self._last_body: bytes | None = None
         self.arrivals_ns: array[int] = array("q")
-        self.n_events = 0
+        self._n_without = 0
         self.status: int | None = None
         self.has_bytes = False
         self.has_header = False
@@ -106,6 +107,12 @@ class Response:
         self.first_body_at_ns: int | None = None
         self.first_answer_at_ns: int | None = None
         self.retry_after: str | None = None
+        self.said: str | None = None
+
+    @property
+    def n_events(self) -> int:
+        """Events of any kind so far."""
+        return len(self.arrivals_ns) + self._n_without
 
     def feed(self, data: bytes, at_ns: int) -> int:
         """Take the next bytes.
@@ -136,7 +143,6 @@ class Response:
         shape = self._next_shape
         if shape is None or not shape.fits(data):
             return False
-        self.n_events += 1
         self.arrivals_ns.append(at_ns)
         return True
 
@@ -204,6 +210,8 @@ class Response:
             self._framed = True
         elif name == b"retry-after":
             self.retry_after = value[:40].decode("latin-1")
+        elif name in {b"location", b"content-encoding"}:
+            self.said = one_line((name + b": " + value[:200]).decode("latin-1"))
 
     def on_headers_complete(self) -> None:
         """Take the status; an interim (1xx) response is none."""
@@ -239,11 +247,12 @@ class Response:
 
     def _take(self, data: bytes) -> None:
         """Take the data of one event."""
-        self.n_events += 1
-        if self.stream.feed(data):
-            self.arrivals_ns.append(self._at_ns)
-            if self.first_answer_at_ns is None and self.stream.answered:
-                self.first_answer_at_ns = self._at_ns
+        if not self.stream.feed(data):
+            self._n_without += 1
+            return
+        self.arrivals_ns.append(self._at_ns)
+        if self.first_answer_at_ns is None and self.stream.answered:
+            self.first_answer_at_ns = self._at_ns
 
     def on_message_complete(self) -> None:
         """Take the end of the response."""
@@ -270,7 +279,8 @@ class Response:
         if self.status != 200:
             kind = "rate-limited" if self.status in _BUSY_STATUS else "http-status"
             again = f" (Retry-After: {self.retry_after})" if self.retry_after else ""
-            return kind, f"HTTP {self.status}{again}: {self._shown()}"
+            body = self._shown() or self.said or "no body"
+            return kind, f"HTTP {self.status}{again}: {body}"
         if self._is_stream is None and not self.n_events and self._body:
             return "not-a-stream", self._shown()
         if self._is_stream is False:
@@ -285,7 +295,10 @@ class Response:
             return "malformed", stream.malformed
         if not self.arrivals_ns:
             said = f"{self.n_events} events, none with content"
-            return "empty", f"{said}; usage says {stream.output_tokens} output tokens"
+            # A packed body, which nobody asked for, holds no events to be read.
+            kind = "empty" if self.said is None else "malformed"
+            usage = f"usage says {stream.output_tokens} output tokens"
+            return kind, f"{said}; {self.said or usage}"
         if stream.counts_as_it_goes and stream.finish_reason is None:
             # Its last count is of what came, not of a whole answer.
             return "closed", "the stream ended without its last event"
