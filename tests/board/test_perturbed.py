@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from tests.board.cases import CASES
-from tests.board.perturbing import S, of_gpu, recorded, replace, slower
+from tests.board.perturbing import S, of_config, of_gpu, recorded, replace, slower
 from tests.board.test_timelines import rank, step
 
 from stepscope.analysis.across.records import FloorPoint
@@ -19,6 +19,7 @@ from stepscope.analysis.records import Analysis
 from stepscope.board.judge import judge
 from stepscope.board.records import HYPOTHESES, Board, BoardEntry
 from stepscope.recipe.records import Layout
+from stepscope.run.run import Machine
 from stepscope.run.serverlog import Ledger, ServerLog
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
@@ -300,6 +301,17 @@ class TestAFloorOfAnotherServer:
         spread = self.launched(bench, ("vllm", "serve", "m", "-tp", "2"))
         (one,) = self.doubts(bench, launches=spread)
         assert "tp = 2" in one
+
+    def test_experts_without_a_number_do(self, bench: Bench) -> None:
+        dense = of_config(num_experts=None)(recorded("iteration-details"))
+        (one,) = self.doubts(bench, model_config=dense.model_config)
+        assert "how many" in one
+
+    def test_a_second_kind_of_gpu_in_the_machine_does_not(self, bench: Bench) -> None:
+        machine = Machine(gpus=("NVIDIA L4", "NVIDIA H200"))
+        assert self.doubts(bench, machine=machine) == []
+        other = Machine(gpus=("NVIDIA L4",))
+        assert len(self.doubts(bench, machine=other)) == 1
 
     def test_memory_that_the_named_gpu_has_not_does(self, bench: Bench) -> None:
         run = recorded("iteration-details")

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
+import msgspec
+
 from stepscope.analysis.records import Analysis
 from stepscope.errors import StepscopeError
 from stepscope.physics.hardware import find_gpu
@@ -31,6 +33,8 @@ _DEGREES: dict[str, tuple[str, tuple[str, ...]]] = {
     "pp": ("pipeline", ("--pipeline-parallel-size", "-pp", "--pp", "--pp-size")),
     "dp": ("data", ("--data-parallel-size", "-dp", "--dp", "--dp-size")),
 }
+#: Fields of a config.json that only a mixture of experts has.
+_ROUTES = ("num_experts_per_tok", "num_experts_per_token", "moe_intermediate_size")
 _PLAIN = (None, "None", "none", False, "")
 
 
@@ -104,6 +108,12 @@ def _other_weights(run: Run, launches: list[Launch]) -> list[Doubt]:
     if run.model_config is None:
         return []
     found = []
+    if _lacks_experts(run.model_config):
+        why = (
+            "the config routes tokens to experts and does not say how many there are:"
+            " the floor is a dense model's"
+        )
+        found.append(Doubt(why, "Give a config.json with the number of experts."))
     read = _readable_bytes(run.model_config, run.layout)
     for launch in launches:
         log = launch.log
@@ -140,6 +150,18 @@ def _quantized(launch: Launch) -> str | None:
 
 
 @lru_cache(maxsize=64)
+def _lacks_experts(config: str) -> bool:
+    """Whether a config has experts a token, and the shape that it gives has none."""
+    try:
+        shape = model_shape(config)
+    except StepscopeError:
+        return False
+    fields = msgspec.json.decode(config)
+    text = fields.get("text_config") or fields
+    return shape.experts is None and any(text.get(name) for name in _ROUTES)
+
+
+@lru_cache(maxsize=64)
 def _readable_bytes(config: str, layout: Layout) -> float | None:
     """Return the weights of a rank that steps can read, bytes; None: not known.
 
@@ -164,11 +186,16 @@ def _other_device(run: Run, launches: list[Launch]) -> list[Doubt]:
     if gpu is None:
         return []
     settles = "Name the GPU that it ran on, as the driver spells it."
-    told = [x.log.resolved.get("device_name") for x in launches if x.log is not None]
-    for name in (*(str(t) for t in told if t), *run.machine.gpus):
-        other = find_gpu(name)
-        if other is not None and other.name != gpu.name:
-            why = f"the run names {run.gpu}, and the server ran on {name}"
+    named = [
+        (str(name),)
+        for launch in launches
+        if launch.log is not None and (name := launch.log.resolved.get("device_name"))
+    ]
+    # A server's log names its own device; a machine may hold others beside it.
+    for names in (*named, run.machine.gpus):
+        known = {other.name for name in names if (other := find_gpu(name)) is not None}
+        if known and gpu.name not in known:
+            why = f"the run names {run.gpu}, and the server ran on {names[0]}"
             return [Doubt(f"{why}: bandwidth and peaks are another's", settles)]
     used = max((s.memory_used_bytes or 0 for s in run.samples.gpu), default=0)
     if used > _DRIVER_COUNTS * gpu.memory_bytes:
