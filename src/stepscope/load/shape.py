@@ -36,10 +36,11 @@ _SIZE_LINES = _size_lines()
 class Shape:
     """What surrounds the text of a content event, from ``data:`` to the chunk's end."""
 
-    __slots__ = ("_begin", "_end")
+    __slots__ = ("_begin", "_end", "_to")
 
     def __init__(self, begin: bytes, end: bytes) -> None:
         self._begin, self._end = begin, end
+        self._to = -len(end)
 
     def fits(self, piece: bytes) -> bool:
         """Return whether a piece is one whole chunk of this shape with another text.
@@ -50,10 +51,10 @@ class Shape:
         line = _SIZE_LINES.get(len(piece))
         if line is None:
             return False
-        head, end = line + self._begin, self._end
-        if not (piece.startswith(head) and piece.endswith(end)):
+        head = line + self._begin
+        if not (piece.startswith(head) and piece.endswith(self._end)):
             return False
-        text = piece[len(head) : -len(end)]
+        text = piece[len(head) : self._to]
         if not text:
             return False
         if (_QUOTE in text or _BACKSLASH in text) and not _STRING.fullmatch(text):

@@ -11,9 +11,12 @@ import socket
 import struct
 
 from stepscope.clock import Clock
+from stepscope.units import NS_PER_S
 
 #: Linux, <asm-generic/socket.h>; the socket module does not name it.
 SO_TIMESTAMPNS = 35
+#: Asked about with each read; looking it up in its module takes as long as asking.
+_SOL_SOCKET = socket.SOL_SOCKET
 #: Room for one control message of 16 bytes and its header.
 ANCILLARY_BYTES = 64
 
@@ -21,7 +24,7 @@ ANCILLARY_BYTES = 64
 #: microseconds, and slewing moves both clocks alike.
 _STEP_NS = 1_000_000
 
-_unpack = struct.Struct("@qq").unpack_from
+_unpack = struct.Struct("@qq").unpack
 
 
 class Stamper:
@@ -55,9 +58,9 @@ class Stamper:
     def arrival_ns(self, ancillary: list[tuple[int, int, bytes]]) -> int | None:
         """Return the monotonic instant in a read's ancillary data; None: no stamp."""
         for level, kind, data in ancillary:
-            if kind == SO_TIMESTAMPNS and level == socket.SOL_SOCKET:
+            if kind == SO_TIMESTAMPNS and level == _SOL_SOCKET:
                 seconds, nanoseconds = _unpack(data)
-                at_ns: int = seconds * 1_000_000_000 + nanoseconds + self.offset_ns
+                at_ns: int = seconds * NS_PER_S + nanoseconds + self.offset_ns
                 return at_ns
         return None
 
