@@ -131,6 +131,7 @@ ELSEWHERE = {
     "arch-awq-capability": Right("unsupported-arch", root="Minimum capability: 80", code=1),
     "arch-v0-xformers-bf16": Right("unsupported-arch", code=1, fixes=(("--dtype", "set", "half"),)),
     "arch-warning-then-oom": Right("gpu-oom-load", root="Tried to allocate 2.00 GiB", code=1),
+    "arch-not-supported-class": Right("bad-argument|unknown", code=1, never=("attention-backend",)),
     "arg-sglang-unknown": Right("bad-argument", root="unrecognized", code=2, fixes=(("--mem-fraction-sttic", "remove", None),)),
     "arg-trust-remote-code-0.11": Right("bad-argument", code=1, fixes=(("--trust-remote-code", "set", None),)),
     "arg-trust-remote-code-0.8": Right("bad-argument", code=1, fixes=(("--trust-remote-code", "set", None),)),
@@ -146,6 +147,7 @@ ELSEWHERE = {
     "arg-llama-value": Right("bad-argument", root="error while handling", code=1, fixes=(("--ctx-size", "set", None),)),
     "arg-pydantic-extra": Right("bad-argument", code=1),
     "arg-json": Right("bad-argument", code=2, fixes=(("--compilation-config", "set", None),)),
+    "arg-tool-parser": Right("bad-argument|unknown", code=1),
     "port-0.13-early": Right("port-in-use", code=1, fixes=(("--port", "set", 8124),)),
     "port-sglang-late": Right("port-in-use", root="[Errno 98]", code=1, fixes=(("--port", "set", 30001),)),
     "port-llama-new": Right("port-in-use", code=1, fixes=(("--port", "set", 8081),)),
@@ -181,8 +183,16 @@ ELSEWHERE = {
     "ray-placement": Right("bad-argument", code=1, fixes=(("--tensor-parallel-size", "lower", 4),)),
     "sglang-invalid-device": Right("bad-argument", root="invalid device ordinal", process="TP4", code=-9, never=("mem-fraction",)),
     "sglang-warmup-failed": Right("hang|ready-timeout|unknown", code=137, never=("memory limit",)),
+    "sglang-quant-mismatch": Right("bad-argument|unknown", code=1, never=("mem-fraction",)),
     "import-warnings-then-port": Right("port-in-use", code=1, fixes=(("--port", "set", 9001),)),
     "custom-ar": Right("unknown", code=-9, never=("mem-fraction",)),
+    "autotune-choices-then-port": Right("port-in-use", root="[Errno 98]", code=1),
+    "triton-out-of-resources": Right("unknown", root="OutOfResources", code=1, never=("utilization", "max-num")),
+    "usage-stats-noise": Right("kv-smaller-than-context", process="EngineCore_DP0", code=1),
+    "lora-missing": Right("model-not-found|unknown", code=1, never=("utilization",)),
+    "chat-template-missing": Right("bad-argument|unknown", code=1, never=("utilization",)),
+    "vllm-quant-mismatch": Right("bad-argument", code=1, fixes=(("--quantization", "remove", None),)),
+    "transformers-unknown-type": Right("bad-argument|unknown", code=1),
 }
 
 #: name -> exit code
@@ -201,6 +211,7 @@ READY: dict[str, int | None] = {
     "cuda-driver-init-llama": None,
     "ready-ctrl-c-traceback": 0,
     "ready-request-errors": None,
+    "llama-oom-then-serves": None,
 }
 
 UNFINISHED: dict[str, int | None] = {
@@ -306,6 +317,7 @@ OF_THE_REST = {
     "timeout-after-oom": "ready-timeout",
     "shm-0.8.5-nccl": "nccl-system-error",
     "import-warnings-then-port": "missing-package",
+    "llama-oom-then-serves": "gpu-oom-warmup-after-kv",
     "load-sglang-0.4.9-tp2-of-4": "host-oom-kill",  # "Killed" while loading.
 }
 

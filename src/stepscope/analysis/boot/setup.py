@@ -97,6 +97,15 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
         if given is not None:
             effect += f" of {given}"
         advice.fix("--kv-cache-dtype", "set", "auto", effect, "medium")
+    elif "stored" in failure.names:
+        why = f"the checkpoint says that it is {failure.names['stored']}"
+        advice.fix("--quantization", "remove", None, why, "high")
+    elif "path-like" in text:
+        advice.fix("--chat-template", "set", None, "a file that exists", "medium")
+    elif "parser" in failure.names:
+        name = failure.names["parser"].replace(" ", "-")
+        why = f"{failure.names['given']} is none that this release has"
+        advice.fix(f"--{name}-parser", "set", None, why, "medium")
     elif "ordinal" in failure.names:
         why = "there are more ranks than GPUs that are visible"
         advice.fix(flag(log, "tp"), "lower", None, why, "medium")

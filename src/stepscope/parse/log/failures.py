@@ -183,6 +183,8 @@ class FailureReader:
         if "OOM detected, falling back" in text:
             state.event(here, "autotune", code="autotune-oom")
             return
+        if "Ignoring this choice" in text:
+            return
         typed = _TYPED.match(text)
         if typed is not None:
             self._report(state, here, who, frames=(), exception=typed[1])
@@ -224,6 +226,8 @@ class FailureReader:
         if signature == "gpu-oom" and "OOM detected, falling back" in text:
             state.event(here, "autotune", code="autotune-oom")
             return
+        if "Ignoring this choice" in text:
+            return  # The compiler tries several kernels and drops those that fail.
         numbers, names = _named(match)
         if signature in ("gpu-oom", "host-alloc", "kv-alloc", "sampler-oom"):
             numbers.update(oom_numbers(text))

@@ -111,7 +111,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "gpu-oom",
             r"(?:CUDA|HIP|XPU) out of memory|CUDA error: out of memory|"
             r"Triton Error \[(?:CUDA|HIP)\]: out of memory|"
-            r"(?:torch\.)?(?:cuda\.)?OutOfMemoryError|cudaErrorMemoryAllocation|"
+            r"(?:torch\.)?(?:cuda\.)?OutOfMemoryError(?!: out of resource)|"
+            r"cudaErrorMemoryAllocation|"
             r"cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|"
             r"hipErrorOutOfMemory|CUBLAS_STATUS_ALLOC_FAILED|NV_ERR_NO_MEMORY|"
             r"unable to allocate (?:CUDA|ROCm|Vulkan|SYCL)\d+ buffer|"
@@ -123,6 +124,7 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             "shm-exhausted",
             r"[Ee]rror while creating shared memory segment|"
             r"No space left on device.{0,80}/dev/shm|/dev/shm.{0,80}No space left|"
+            r"Call to (?:posix_fallocate|shm_open|ftruncate) failed|"
             r"No space left on device: '/psm_|</torch_[^>]*>: No space left|"
             r"unable to (?:open|allocate|write) .{0,40}shared memory|"
             r"unable to mmap \d+ bytes from file </torch_|"
@@ -236,16 +238,23 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"[Ww]orld size \((?P<n_world>\d+)\) is larger than the number of "
             r"available GPUs \((?P<n_gpus>\d+)\)|"
             r"(?P<ordinal>invalid device ordinal)|"
+            r"Quantization method specified in the model config \((?P<stored>\w+)\) "
+            r"does not match|chat template string .*appears path-like|"
+            r"invalid (?P<parser>tool call|reasoning) parser: (?P<given>\S+)|"
             r"Required number of devices: (?P<n_world2>\d+)\. "
             r"Total number of devices: (?P<n_gpus2>\d+)|"
             r"piecewise CUDA graphs \(cudagraph_mode=(?P<mode>\w+)\) unavailable|"
             r"CUDAGraphMode\.(?P<mode2>\w+) is not supported with",
             0,
         ),
+        # What a validation refused, in words of which none is known.
+        ("bad-argument", r"^  (?:Value error|Assertion failed), ", 0),
         (
             "nccl-system-error",
             r"ncclSystemError|unhandled system error|"
-            r"\b(?P<call>Call to \w+[^:]*?) failed *: (?P<reason>.{3,80})",
+            r"\b(?P<call>Call to (?:connect|bind|listen|accept|poll|recv|recvmsg|"
+            r"send|sendmsg|getaddrinfo|ibv_\w+)\b[^:]*?) failed *: "
+            r"(?P<reason>.{3,80})",
             0,
         ),
         (
