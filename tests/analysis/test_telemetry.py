@@ -86,6 +86,32 @@ def test_spread_is_between_means_of_gpus() -> None:
     assert found.n_samples_in_window == 11
 
 
+def test_gpus_that_hold_no_memory_take_no_part() -> None:
+    used = gpus(memory_used_bytes=100, dram_bw_pct=60.0)
+    idle = tuple(
+        msgspec.structs.replace(s, gpu=1, util_pct=0.0, memory_used_bytes=1)
+        for s in gpus(memory_used_bytes=100, dram_bw_pct=0.0)
+    )
+    found = taken(Samples(gpu=(*used, *idle)), Window(2 * S, 4 * S), None)
+    assert (found.util_pct, found.util_spread_points) == (100.0, None)
+    assert found.dram_bw_pct_median == 60.0
+
+
+def test_where_nobody_says_what_memory_they_hold_all_gpus_count() -> None:
+    other = tuple(msgspec.structs.replace(s, gpu=1, util_pct=0.0) for s in gpus())
+    found = taken(Samples(gpu=(*gpus(), *other)), Window(2 * S, 4 * S), None)
+    assert (found.util_pct, found.util_spread_points) == (50.0, 100.0)
+
+
+def test_the_slowest_gpus_clock_is_not_hidden_by_the_mean() -> None:
+    fast = gpus(sm_clock_mhz=2000.0, sm_clock_max_mhz=2000.0)
+    slow = tuple(msgspec.structs.replace(s, gpu=7, sm_clock_mhz=1700.0) for s in fast)
+    others = [msgspec.structs.replace(s, gpu=i) for i in range(1, 7) for s in fast]
+    found = taken(Samples(gpu=(*fast, *others, *slow)), Window(0, 5 * S), None)
+    assert found.sm_clock_mhz == pytest.approx(1962.5)
+    assert found.sm_clock_drop_pct_max == pytest.approx(15.0)
+
+
 def test_cpu_is_the_difference_of_cumulative_times() -> None:
     rows = tuple(
         ProcessSample(
