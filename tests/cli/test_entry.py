@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -128,3 +129,20 @@ def test_a_recipe_of_an_editor_that_marks_its_bytes_is_read(tmp_path: Path) -> N
     text += "input_tokens = 8\noutput_tokens = 8\n"
     recipe.write_text(text, "utf-8-sig")
     assert run("run", str(recipe), "--dry-run").returncode == 0
+
+
+def test_a_server_that_is_not_there_is_told_from_one_without_a_model() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    found = run("bench", "--base-url", f"http://127.0.0.1:{port}", "--num-prompts", "1")
+    assert found.returncode == 3
+    assert "no server answers there (Connection refused)" in found.stderr
+    assert found.stderr.count("\n") == 1
+
+
+def test_heads_that_can_not_be_shared_have_no_floor() -> None:
+    config = Path(__file__).parents[2] / "examples/post/config.json"
+    for degree in ("3", "999999999999999999999"):
+        found = run("floor", str(config), "--gpu", "B300", "--tp", degree)
+        assert found.returncode == 2
+        assert found.stderr.startswith(f"--tp: {degree} does not divide the model's")

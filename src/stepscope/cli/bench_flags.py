@@ -14,6 +14,7 @@ from stepscope.errors import RecipeError, SessionError
 from stepscope.load.ask import served_models
 from stepscope.load.prompts import server_of
 from stepscope.load.spec import LoadSpec
+from stepscope.load.wire import connected
 
 #: Backend, as vLLM names it, to endpoint.
 BACKENDS = {
@@ -25,6 +26,8 @@ BACKENDS = {
 }
 #: As vLLM's client has it: the key goes along when this is set.
 _KEY_VARIABLE = "OPENAI_API_KEY"
+#: Long enough to hear whether anything listens.
+_REACH_S = 5.0
 #: Warm-up requests before an open loop that has no cap.
 _OPEN_WARM_UPS = 16
 #: What may be asked for by --percentile-metrics.
@@ -118,12 +121,26 @@ def _model(spec: LoadSpec, model: str | None) -> str:
     for listed in served_models(server_of(spec)):
         if isinstance(listed.get("id"), str):
             return str(listed["id"])
+    _reach(spec)
     raise SessionError(
         spec.base_url,
         "/v1/models lists no model",
         "expected a server with one",
         "Check the address and the key, or name the model with --model",
     )
+
+
+def _reach(spec: LoadSpec) -> None:
+    """Tell a server that is not there from one that lists nothing."""
+    try:
+        connected(spec.base_url, _REACH_S, insecure=spec.insecure).close()
+    except OSError as error:
+        raise SessionError(
+            spec.base_url,
+            f"no server answers there ({error.strerror or error})",
+            "expected one that listens",
+            "Start it, or check the address",
+        ) from error
 
 
 def _base_urls(flags: dict[str, Any]) -> tuple[str, ...]:

@@ -110,6 +110,13 @@ def floor(
         )
     device = _gpu(gpu, bandwidth)
     shape = _shape(model_config, like)
+    heads = shape.n_attention_heads
+    if heads and tp > 0 and heads % tp:
+        raise RecipeError(
+            "--tp",
+            f"{tp} does not divide the model's {heads} attention heads",
+            "expected a divisor of it: no engine takes another",
+        )
     document = floor_document(
         shape,
         device,
