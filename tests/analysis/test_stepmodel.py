@@ -327,3 +327,18 @@ def test_sequences_that_wait_for_a_place_are_in_no_step(result_of: Make) -> None
     model = one(step_models(found, 1, None))
     assert max(x for x, _ in model.points) == 96.0
     assert model.kind == "line"
+
+
+def test_a_step_that_falls_as_the_batch_grows_is_no_line(result_of: Make) -> None:
+    """A server that warms up along the sweep: neither fixed cost nor slope is in it."""
+
+    def falling(a_seq: float) -> list[CellResult]:
+        return cells(result_of, lambda x: 10.0 - a_seq * x, cv=0.002, repeats=3, seed=9)
+
+    models, (note,) = step_models(falling(0.015), 1, None)
+    assert models == ()
+    assert "which no batch does by itself" in note.message
+    # A few percent are no law either, and leave a level that is known as well.
+    model = one(step_models(falling(0.001), 1, None))
+    assert (model.kind, model.slope_ms_per_seq) == ("constant", 0.0)
+    assert "line: it falls as the batch grows" in model.rejected

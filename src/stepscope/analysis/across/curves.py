@@ -25,6 +25,8 @@ MOST_KNEE_SPAN = 4.0
 LEVEL = 0.05
 #: A fitted bandwidth above the data sheet's by more can not be one.
 _BANDWIDTH_TOLERANCE = 1.05
+#: Why a line is refused whose slope is shown to be negative.
+FALLS = "line: it falls as the batch grows"
 #: Sizes nearer than this, as a part of the larger, are one.
 _ONE_SIZE = 0.01
 
@@ -133,8 +135,11 @@ def plain(points: Points) -> Curve:
         if bends and better(flat.sse, bent.sse, n, 1, 3) and bent.slope > 0:
             return bent
         rejected = ("hinge: no better than a line",)
+    no_line = "line: no better than a constant"
     if better(flat.sse, line.sse, n, 1, 2):
-        return _line(line, rejected)
+        if line.theta[1] > 0:
+            return _line(line, rejected)
+        no_line = FALLS
     level = float(flat.theta[0])
     return Curve(
         kind="constant",
@@ -144,7 +149,7 @@ def plain(points: Points) -> Curve:
         n_parameters=1,
         level=level,
         level_ci=flat.interval(0),
-        rejected=(*rejected, "line: no better than a constant"),
+        rejected=(*rejected, no_line),
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 
 from stepscope.analysis.across.curves import (
+    FALLS,
     LEAST_SIZES,
     BytesAt,
     Curve,
@@ -151,8 +152,8 @@ def _model(
                 code="step-model-poor",
                 severity="warning",
                 message=f"{configuration}: from {points.n} points neither a slope nor"
-                f" its absence can be shown (a constant leaves {residual:.0f} %): no"
-                " step model",
+                f" its absence can be shown (a constant leaves {residual:.0f} %"
+                f"{_falling(chosen)}): no step model",
                 hint="Measure more concurrencies, three repeats each.",
             )
         ]
@@ -169,6 +170,16 @@ def _model(
             )
         )
     return _record(configuration, source, points, chosen), found
+
+
+def _falling(curve: Curve) -> str:
+    """Return what a step that falls as the batch grows means; empty: it does not."""
+    if FALLS not in curve.rejected:
+        return ""
+    return (
+        "; the step falls as the batch grows, which no batch does by itself, so"
+        " something else changed from cell to cell: warm-up, clocks, neighbours"
+    )
 
 
 def best_curve(
