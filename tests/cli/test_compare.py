@@ -282,3 +282,25 @@ def test_different_models_are_said(stepscope: Command, tmp_path: Path) -> None:
         for f in json.loads(stepscope("compare", a, b, "--json")[1])["findings"]
     }
     assert "different-models" not in codes
+
+
+def test_loads_of_an_open_loop_are_told_apart(
+    stepscope: Command, tmp_path: Path
+) -> None:
+    raw = {
+        "duration": 2.0, "completed": 8, "failed": 0, "num_prompts": 8,
+        "total_input_tokens": 80, "total_output_tokens": 800,
+        "mean_ttft_ms": 20.0, "mean_tpot_ms": 9.0,
+    }  # fmt: skip
+    for side in "ab":
+        (tmp_path / side).mkdir()
+        for rate in (2.5, 40.0, "inf"):
+            text = json.dumps(raw | {"request_rate": rate})
+            (tmp_path / side / f"{rate}.json").write_text(text)
+    _, out, _ = stepscope("compare", tmp_path / "a", tmp_path / "b")
+    # Throughput is compared where there is no schedule, latencies everywhere.
+    assert [out.count(f"\n{load} ") for load in ("at once", "2.5/s", "40/s")] == [
+        3,
+        2,
+        2,
+    ]

@@ -181,7 +181,7 @@ def _table(
     for c in rows:
         table.add_row(
             *([Text(c.b)] if several else []),
-            UNKNOWN if c.concurrency is None else str(c.concurrency),
+            _load(c),
             *(UNKNOWN if v is None else shown(v) for v in (c.mean_a, c.mean_b)),
             _percent(c.delta_pct),
             _interval(c.ci95_pct),
@@ -199,6 +199,13 @@ def _table(
             Text(told, style=_VERDICT_STYLE[p.verdict]),
         )
     return table
+
+
+def _load(c: Comparison) -> str:
+    """Return the slots, the rate or both; a burst has neither."""
+    rate = None if c.request_rate is None else f"{c.request_rate:g}/s"
+    slots = None if c.concurrency is None else str(c.concurrency)
+    return " ".join(text for text in (slots, rate) if text) or "at once"
 
 
 def _told(c: Comparison) -> str:
