@@ -198,6 +198,22 @@ def test_a_starved_client_is_not_acquitted_because_tpot_agrees(bench: Bench) -> 
     run = bench.run(cells=(bench.cell(client=starved),))
     entry = bench.entry("client", run, bench.result(client_tpot_error_pct=0.1))
     assert entry.status == "supported"
+    told = " ".join(bench.board(run, bench.result(client_tpot_error_pct=0.1)).sentences)
+    assert "the client sends late (TPOT is the server's)" in told
+
+
+def test_late_reads_that_hold_back_next_to_nothing_convict_nobody(
+    bench: Bench,
+) -> None:
+    """A demo on a busy machine: read 1.2 ms late beside a TPOT of 7.8 ms."""
+    starved = kept_up(
+        delay_ms=Delay(mean=1.2, p99=16.5, max=30.0),
+        verdict="limited",
+        reasons=("p99 delay 16.5 ms",),
+    )
+    run = bench.run(cells=(bench.cell(client=starved),))
+    entry = bench.entry("client", run, bench.result(client_tpot_error_pct=0.1))
+    assert entry.status == "standing"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,9 @@ _BUNCHED_PCT = 5.0
 #: An API server at this share of a core, or without one for this share of the window,
 #: may send what it held up close together.
 _FULL_CORE_PCT = 90.0
+#: Where TPOT is the server's own, late reads that hold back sends by less change no
+#: figure by more than runs differ by.
+_HELD_BACK_PCT = 1.0
 _STARVED_PCT = 10.0
 
 
@@ -152,26 +155,50 @@ def _own_health(view: CellView) -> Opinion | None:
         " by the kernel, so it is not in the latencies but it holds back sends",
     )
     if health.verdict == "limited" and delay > tpot * GAP_VOID_PCT / 100:
+        said = seen(
+            view,
+            "client's own verdict",
+            health.verdict,
+            "",
+            "; ".join(health.reasons) or "no reason recorded",
+        )
+        held = _held_back(view, delay)
+        if held is not None and held[0] < _HELD_BACK_PCT:
+            return Opinion(status="standing", evidence=(item, said, held[1]))
         return Opinion(
             status="supported",
             share_pct=None,
-            headline="the client can not keep up",
-            evidence=(
-                item,
-                seen(
-                    view,
-                    "client's own verdict",
-                    health.verdict,
-                    "",
-                    "; ".join(health.reasons) or "no reason recorded",
-                ),
-            ),
+            headline="the client can not keep up"
+            if held is None
+            else "the client sends late (TPOT is the server's)",
+            evidence=(item, said) if held is None else (item, said, held[1]),
         )
     if health.verdict == "ok" and sure and delay <= tpot * GAP_OK_PCT / 100:
         return Opinion(
             status="ruled-out", share_pct=100 * delay / tpot, evidence=(item,)
         )
     return Opinion(status="standing", evidence=(item,))
+
+
+def _held_back(view: CellView, delay_ms: float) -> tuple[float, Evidence] | None:
+    """Return what late reading holds back of a request's life, percent.
+
+    Only where TPOT is the server's own; elsewhere more than sends is late. A slot sends
+    its next request once it has read the end of the last.
+    """
+    result = view.result
+    gap = None if result is None else result.client_tpot_error_pct
+    if result is None or gap is None or abs(gap) > GAP_OK_PCT:
+        return None
+    life = result.e2el_ms.mean
+    if not life:
+        return None
+    held = 100 * delay_ms / life
+    why = (
+        f"a read's mean delay over a request's {life:.4g} ms: by so much a slot sends"
+        " its next request late"
+    )
+    return held, seen(view, "sends held back", held, "% of a request's life", why)
 
 
 def _would_decide(view: CellView) -> str:
@@ -206,7 +233,9 @@ CLIENT = Hypothesis(
             name="own-health",
             measurement="kernel stamp against read, of every chunk",
             threshold=f"supported: mean delay above {GAP_VOID_PCT:.0f} % of TPOT and"
-            f" verdict limited; ruled out: within {GAP_OK_PCT:.0f} % and verdict ok",
+            f" verdict limited, and, where TPOT is the server's own, sends held back by"
+            f" {_HELD_BACK_PCT:.0f} % of a request's life; ruled out: within"
+            f" {GAP_OK_PCT:.0f} % and verdict ok",
             blind="a network between server and client",
             test=_own_health,
         ),
