@@ -86,13 +86,27 @@ def test_devices_of_one_file_whose_clocks_differ_have_no_causes() -> None:
     assert "host-clock-skew" not in plain.quality.defects
 
 
-def test_a_step_that_a_rank_lost_is_left_out_of_the_matches() -> None:
+def test_where_records_were_lost_no_rank_is_judged() -> None:
     first, second = traces(LATE)
     gone = np.flatnonzero(second.calls.is_graph)[7]
-    keep = second.ops.correlation != second.calls.correlation[gone]
+    mine = np.flatnonzero(second.ops.correlation == second.calls.correlation[gone])
+    keep = np.ones(len(second.ops), dtype=np.bool_)
+    keep[mine[50:70]] = False
     found = analyze_traces([first, replace(second, ops=second.ops.take(keep))])
     assert not found.quality.usable
-    assert found.straggler_rank in (None, 1)
+    assert found.straggler_rank is None
+    assert "not judged" in (found.straggler_reason or "")
+
+
+def test_without_steps_waiting_is_told_in_all() -> None:
+    none = np.zeros(0, dtype=np.int64)
+    bare = [
+        replace(t, calls=t.calls.take(none), spans=t.spans.take(none))
+        for t in traces(LATE)
+    ]
+    found = analyze_traces(bare)
+    assert all(rank.step_source == "none" for rank in found.ranks)
+    assert "ms in all for it" in (found.straggler_reason or "")
 
 
 def test_an_export_of_ranks_shows_the_same_steps_on_one_clock(tmp_path: Path) -> None:

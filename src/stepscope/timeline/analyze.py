@@ -40,6 +40,8 @@ def analyze_traces(
         for i, (number, d) in enumerate(zip(_numbers(traces), devices, strict=True))
     )
     late, reason = straggler(devices, ranks, matching, met)
+    if late is not None and not usable:
+        late, reason = None, "not judged: see the defects"
     codes = {d.code for device in devices for d in device.defects}
     if matching is not None and matching.refused:
         codes.add("unequal-ranks")

@@ -62,13 +62,13 @@ def straggler(
     caused = np.bincount(
         found.last[found.told], found.cost[found.told], minlength=n_ranks
     )
-    total = float(found.cost.sum())
+    total, per = float(found.cost.sum()), _per(devices)
     if total < _LEAST_SHARE * _step_ns(devices) * n:
-        text = f"ranks wait {ms(total / n):.3f} ms a step for each other"
-        return None, f"{text}, below 1 % of it"
+        text = f"ranks wait {ms(total / n):.3f} {per} for each other"
+        return None, f"{text}, below 1 % of the time"
     if caused.sum() < 0.5 * total:
         return None, (
-            f"ranks wait {ms(total / n):.3f} ms a step for each other, but mostly where"
+            f"ranks wait {ms(total / n):.3f} {per} for each other, but mostly where"
             " their arrivals lie closer together than the ends of one collective"
         )
     worst = int(np.argmax(caused))
@@ -78,11 +78,11 @@ def straggler(
                          for r, c in enumerate(caused))  # fmt: skip
         return (
             None,
-            f"ranks wait for each other in turn; ms a step by who is late: {each}",
+            f"ranks wait for each other in turn; {per} by who is late: {each}",
         )
     if of >= _LEAST_STEPS and many < _MOST * of:
         return None, (
-            f"{ms(caused[worst] / n):.3f} ms a step are waited for rank"
+            f"{ms(caused[worst] / n):.3f} {per} are waited for rank"
             f" {ranks[worst].rank}, but in {many} of {of} steps"
         )
     return _named(
@@ -108,6 +108,10 @@ def ranks_of_job(devices: list[Device]) -> int:
     return max(d.trace.world_size or 0 for d in devices)
 
 
+def _per(devices: list[Device]) -> str:
+    return "ms a step" if any(len(d.steps) for d in devices) else "ms in all"
+
+
 def _step_ns(devices: list[Device]) -> float:
     """Return a step's mean length, or the span where there are no whole steps."""
     every = [d.end - d.start for d in devices if len(d.start)]
@@ -129,7 +133,8 @@ def _times(found: Arrivals, worst: int, n_ranks: int) -> tuple[int, int]:
 def _why(
     found: Arrivals, devices: list[Device], worst: int, caused: float, n: int
 ) -> str:
-    text = f"the others wait {ms(caused / n):.3f} ms a step for it"
+    per = _per(devices)
+    text = f"the others wait {ms(caused / n):.3f} {per} for it"
     kept = delays(found, devices, worst)
     parts = {"work": kept.work, "start": kept.idle, "transfer": kept.left}
     grown = {word: ns for word, ns in parts.items() if ns > 0}
@@ -147,5 +152,5 @@ def _why(
     part = "" if kept.n == late.sum() else f" (in {kept.n} of {int(late.sum())})"
     return (
         f"by {' and '.join(words)}: {text}; between collectives{part} it"
-        f" {', '.join(said)} ms a step against the median rank"
+        f" {', '.join(said)} {per} against the median rank"
     )
