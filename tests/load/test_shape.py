@@ -127,7 +127,7 @@ BEFORE, AFTER = '{"choices":[{"index":0,"text":"', '"}]}'
         ('"', False),
         ('","finish_reason":"stop', False),
         ('"}],"usage":{"completion_tokens":7},"x":[{"y":"', False),
-        ("x" * 2_000, False),
+        ("x" * 1_000, False),
     ],
 )
 def test_only_a_string_and_nothing_but_it_is_taken_at_sight(

@@ -10,6 +10,7 @@ no two are alike.
 """
 
 import re
+from functools import lru_cache
 
 from stepscope.parse.openai_stream import OpenAIStream
 
@@ -21,7 +22,7 @@ _STRING = re.compile(rb'(?:[^"\\]|\\["\\/bfnrt])+')
 #: A count that no server states.
 _UNTOUCHED = -1
 #: Longer pieces are no single tokens, and few.
-_LONGEST_BYTES = 2_000
+_LONGEST_BYTES = 1_000
 
 
 def _size_lines() -> dict[int, bytes]:
@@ -36,11 +37,10 @@ _SIZE_LINES = _size_lines()
 class Shape:
     """What surrounds the text of a content event, from ``data:`` to the chunk's end."""
 
-    __slots__ = ("_begin", "_end", "_to")
+    __slots__ = ("_begin", "_end")
 
     def __init__(self, begin: bytes, end: bytes) -> None:
         self._begin, self._end = begin, end
-        self._to = -len(end)
 
     def fits(self, piece: bytes) -> bool:
         """Return whether a piece is one whole chunk of this shape with another text.
@@ -51,10 +51,10 @@ class Shape:
         line = _SIZE_LINES.get(len(piece))
         if line is None:
             return False
-        head = line + self._begin
-        if not (piece.startswith(head) and piece.endswith(self._end)):
+        head, end = line + self._begin, self._end
+        if not (piece.startswith(head) and piece.endswith(end)):
             return False
-        text = piece[len(head) : self._to]
+        text = piece[len(head) : -len(end)]
         if not text:
             return False
         if (_QUOTE in text or _BACKSLASH in text) and not _STRING.fullmatch(text):
@@ -93,7 +93,13 @@ def shape_of(body: bytes) -> Shape | None:
         return None
     if not _only_brings(body[6:-2]):
         return None
-    return Shape(body[: place.start(1)], body[place.end(1) :] + b"\r\n")
+    return Shape(body[: place.start(1)], _shared(body[place.end(1) :] + b"\r\n"))
+
+
+@lru_cache(maxsize=64)
+def _shared(end: bytes) -> bytes:
+    """Return the one copy of an end, which thousands of answers have in common."""
+    return end
 
 
 def _only_brings(data: bytes) -> bool:
