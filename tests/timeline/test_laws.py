@@ -178,3 +178,18 @@ def test_a_graph_that_lost_nodes_in_one_replay_is_refused() -> None:
     found = analyze_traces([loaded(json.dumps({"traceEvents": rows}).encode())])
     assert "records-dropped" in found.quality.defects
     assert found.ranks[0].idle_ms is None
+
+
+@pytest.mark.parametrize(
+    ("name", "rank"),
+    [
+        ("dp1_pp0_tp1_dcp0_ep3_rank3.17905.pt.trace.json", 3),
+        ("dp1_tp0.pt.trace.json", 1),
+        ("rank-7.json", 7),
+        ("udp1_x.json", None),
+    ],
+)
+def test_a_file_name_may_say_the_rank(name: str, rank: int, tmp_path: Path) -> None:
+    path = tmp_path / name
+    path.write_text(json.dumps([event("k", 1.0, 2.0, device=0)]))
+    assert load_trace(path)[0].rank == rank

@@ -22,7 +22,11 @@ from stepscope.timeline.columns import (
 from stepscope.timeline.events import Sink
 from stepscope.timeline.pieces import BLOCK_BYTES, read_events
 
-_RANK_IN_NAME = re.compile(r"rank[_-]?(\d+)|dp(\d+)_", re.IGNORECASE)
+#: In order of trust: ``dp1_tp1_rank3`` is rank 3 of its job.
+_RANKS_IN_NAME = (
+    re.compile(r"rank[_-]?(\d+)", re.IGNORECASE),
+    re.compile(r"(?<![a-z])dp(\d+)_", re.IGNORECASE),
+)
 _RANK_IN_LABEL = re.compile(r"(?:TP|DP|rank)[-_ ]?(\d+)", re.IGNORECASE)
 
 
@@ -74,9 +78,10 @@ def _rank(path: Path, text: bytes) -> tuple[int | None, int | None]:
             found = _Distributed()
         if found.rank is not None:
             return found.rank, found.world_size
-    match = _RANK_IN_NAME.search(path.name)
-    if match:
-        return int(match[1] or match[2]), None
+    for pattern in _RANKS_IN_NAME:
+        match = pattern.search(path.name)
+        if match:
+            return int(match[1]), None
     return None, None
 
 
