@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from tests.load.scripted import DONE, END, HEAD, chunk, text, usage
 
 from stepscope.load.response import Response
@@ -261,6 +261,7 @@ ODD = st.sampled_from(
 )
 
 
+@settings(max_examples=60, deadline=None)
 @given(
     st.lists(ODD, min_size=1, max_size=30),
     st.lists(st.integers(0, 4_000), max_size=6),
