@@ -668,3 +668,23 @@ def test_only_one_event_makes_a_cell_replaceable() -> None:
 
     orders: tuple[Order, ...] = ("one event", "several events", "all along")
     assert replaceable(told(order) for order in orders) == {"one event"}
+
+
+def test_what_to_run_names_the_side_that_has_nothing(result_of: Make) -> None:
+    rng = np.random.default_rng(32)
+    a, b = (arm(result_of, name, 0, 3, rng, rows=(8,)) for name in "ab")
+    c = arm(result_of, "c", 0.1, 3, rng, rows=(64,))
+    void = [
+        msgspec.structs.replace(x, valid=False, void_reasons=("client-bound",))
+        for x in a
+    ]
+    assert what_to_run(whole(void + b), RATE).startswith("Measure a again: no cell")
+    unknown = [msgspec.structs.replace(x, output_tokens_per_s=None) for x in a]
+    timed = [
+        msgspec.structs.replace(x, tpot_ms=msgspec.structs.replace(x.tpot_ms, mean=9.0))
+        for x in unknown + b
+    ]
+    assert what_to_run(whole(timed), RATE).startswith(f"Take {RATE} of both")
+    found = whole(a + c)
+    assert decide(found, RATE).exit_code == 5
+    assert what_to_run(found, RATE).startswith("Measure both at the same workload")

@@ -35,12 +35,9 @@ def _for_rows(of: Compared, metric: str, margin: float | None) -> str:
     """Return what would settle rows that were compared."""
     rows = [c for c in of.comparisons if c.metric == metric]
     mine = [c for c in rows if c.verdict == "undetermined"]
-    if not rows:
-        return (
-            f"Take {metric} of both: at no common workload point is it known of both"
-            if of.comparisons
-            else "Measure both at the same workload points with one recipe"
-        )
+    bare = [b for b in of.bs if not any(c.b == b for c in rows)]
+    if bare:
+        return _for_none(of, metric, bare)
     if not mine and margin is not None:
         return _which_side(of, metric, margin)
     if all(c.ci95_pct is None for c in mine):
@@ -58,6 +55,20 @@ def _for_rows(of: Compared, metric: str, margin: float | None) -> str:
             " of one configuration first"
         )
     return _priced(known)
+
+
+def _for_none(of: Compared, metric: str, bare: Sequence[str]) -> str:
+    """Return what would give configurations without a row one."""
+    have = {reading.arm for reading in of.table.readings}
+    without = [arm for arm in (of.a, *bare) if arm not in have]
+    if without:
+        return (
+            f"Measure {', '.join(without)} again: no cell of it supports a figure, and"
+            " left_out says why"
+        )
+    if any(c.b in bare for c in of.comparisons):
+        return f"Take {metric} of both: at no common workload point is it known of both"
+    return "Measure both at the same workload points with one recipe"
 
 
 def _which_side(of: Compared, metric: str, margin: float) -> str:
