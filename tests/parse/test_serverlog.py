@@ -138,6 +138,18 @@ def test_trailing_garbage_changes_no_fact() -> None:
     assert after.n_lines == before.n_lines + 1
 
 
+@pytest.mark.parametrize(
+    ("data", "n_lines", "truncated"),
+    [(b"", 0, False), (b"\n", 1, False), (b"\n\x00", 2, True), (b"a\n", 1, False),
+     (b"\n\n", 2, False), (b"a", 1, True)],
+)  # fmt: skip
+def test_the_lines_of_the_shortest_logs_are_counted(
+    data: bytes, n_lines: int, truncated: bool
+) -> None:
+    log = parse_log(data)
+    assert (log.n_lines, log.boot.truncated) == (n_lines, truncated)
+
+
 def test_a_cut_log_says_so() -> None:
     path = next(p for p in CASES if p.stem == "vllm-dsv41-baseline")
     log = parse_log(path.read_bytes()[:-20])

@@ -160,6 +160,7 @@ class LogReader:
     def close(self) -> ServerLog:
         """Return the record; the reader is spent afterwards."""
         truncated = False
+        self._each(self._wrapping.bare(self._lines.short()))
         for raw in self._wrapping.bare(list(self._lines.close())):
             truncated = True
             self._n_lines += 1

@@ -50,6 +50,7 @@ MEMORY = {
     "profile-0.12-nested-tp4": Right("gpu-oom-profile", root="Tried to allocate 12.50 GiB", process="Worker_TP3", code=1, fixes=(("--max-num-batched-tokens", "lower", 8192), ("--max-num-seqs", "lower", 256)), never=("lower --gpu-memory",)),
     "profile-0.8.2-noprefix": Right("gpu-oom-profile", root="Tried to allocate 7.83 GiB", code=137, never=("memory limit",)),
     "profile-v0-0.9.0": Right("gpu-oom-profile", root="Tried to allocate 13.50 GiB", code=1, fixes=(("--max-num-batched-tokens", "lower", 32768),)),
+    "profile-encoder-mm-0.20": Right("gpu-oom-profile", root="22.00 GiB", code=1, fixes=(("--max-num-batched-tokens", "lower", 4096),)),
     "warmup-0.29-dp4-ep": Right("gpu-oom-warmup-after-kv", root="MemoryError: CUDA out of memory. Tried to allocate 5.20", process="Worker_DP2_EP2", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.919),), never=("memory limit", "raise --gpu")),
     "warmup-0.11.2-deepgemm": Right("gpu-oom-warmup-after-kv", root="Tried to allocate 1.00 GiB. GPU 1", process="Worker_TP1", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.893),)),
     "warmup-llama-compute-buffer": Right("gpu-oom-warmup-after-kv", root="allocating 4096.00 MiB", code=1),
@@ -59,6 +60,7 @@ MEMORY = {
     "capture-sglang-collateral-first": Right("gpu-oom-capture", root="Tried to allocate 896.00 MiB", process="TP1"),
     "capture-rocm-0.14": Right("gpu-oom-capture", root="HIP out of memory", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.93),)),
     "capture-illegal": Right("unknown", root="illegal memory access", code=1, never=("utilization",)),
+    "capture-0.31-v2": Right("gpu-oom-capture", root="1.00 GiB", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.92),)),
     "sampler-0.9.2": Right("gpu-oom-sampler", root="Tried to allocate 446.00 MiB", code=1, fixes=(("--max-num-seqs", "lower", 256), ("--gpu-memory-utilization", "lower", 0.944))),
     "sampler-0.28-message-only": Right("gpu-oom-sampler", root="warming up sampler with 1024", code=1, fixes=(("--max-num-seqs", "lower", 512),)),
     "sampler-pooler-0.26": Right("gpu-oom-sampler", code=1, fixes=(("--max-num-seqs", "lower", 256),)),
@@ -184,6 +186,10 @@ ELSEWHERE = {
     "sglang-invalid-device": Right("bad-argument", root="invalid device ordinal", process="TP4", code=-9, never=("mem-fraction",)),
     "sglang-warmup-failed": Right("hang|ready-timeout|unknown", code=137, never=("memory limit",)),
     "sglang-quant-mismatch": Right("bad-argument|unknown", code=1, never=("mem-fraction",)),
+    "sglang-dp-controller-dead": Right("host-oom-kill", code=1, never=("mem-fraction",)),
+    "sglang-watchdog-scheduler": Right("hang", root="Watchdog timeout", code=137),
+    "sglang-illegal-access-serving": Right("unknown", root="illegal memory access", process="TP1", code=-9),
+    "sglang-mamba-not-enough": Right("no-kv-memory", code=-9, fixes=(("--tp-size", "raise", 2),), never=("raise --mem-fraction",)),
     "import-warnings-then-port": Right("port-in-use", code=1, fixes=(("--port", "set", 9001),)),
     "custom-ar": Right("unknown", code=-9, never=("mem-fraction",)),
     "autotune-choices-then-port": Right("port-in-use", root="[Errno 98]", code=1),
@@ -193,6 +199,10 @@ ELSEWHERE = {
     "chat-template-missing": Right("bad-argument|unknown", code=1, never=("utilization",)),
     "vllm-quant-mismatch": Right("bad-argument", code=1, fixes=(("--quantization", "remove", None),)),
     "transformers-unknown-type": Right("bad-argument|unknown", code=1),
+    "vllm-v0-mq-dead-serving": Right("gpu-oom-runtime", root="1.16 GiB", code=0),
+    "vllm-asyncllm-dead-health": Right("unknown", code=1, never=("memory limit", "utilization")),
+    "cudagraph-profile-oom-0.20": Right("gpu-oom-profile", root="900.00 MiB", code=1),
+    "v1-load-oom-quant-postprocess": Right("gpu-oom-load", root="7.00 GiB", code=1),
 }
 
 #: name -> exit code

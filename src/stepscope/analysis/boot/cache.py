@@ -212,6 +212,8 @@ def _peak(
                 "lowers the profile's peak",
                 "low",
             )
+    if log.engine == "sglang":
+        requested = ledger.free_at_start_gib
     if weights is not None and requested is not None and weights > 0.9 * requested:
         advice.fix(
             flag(log, "tp"),

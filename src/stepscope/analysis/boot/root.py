@@ -23,6 +23,7 @@ _FATAL_TEXT = (
     "Scheduler hit an exception",
     "Received sigquit",
     "WorkerProc hit an exception",
+    "terminating server process",
 )
 
 

@@ -27,7 +27,8 @@ _LOUD = re.compile(
     r"rror|xception|out of memory|[Kk]illed|died|Bus error|oom|OOM|NV_ERR|NCCL WARN|"
     r"No space left|unable to|failed|fatal|Segmentation|Aborted|bad_alloc|"
     r"requires|terminate called|[Ff]atal|Timed out|exited with code|SIG[A-Z]|"
-    r"[Ee]xit ?code|atchdog|not supported|only support|no kernel image|custom code|"
+    r"[Ee]xit ?code|terminated with|atchdog|not supported|only support|"
+    r"no kernel image|custom code|"
     r"not enough|assert|couldn't bind",
 )
 #: An engine that repeats what its worker raised.

@@ -52,10 +52,15 @@ class LineSplitter:
             lines[0] = lines[0][:MAX_LINE_BYTES]
         return lines
 
+    def short(self) -> list[bytes]:
+        """Return the lines of a stream that ended before it could have a mark."""
+        if self._started:
+            return []
+        data, self._tail = self._tail, b""
+        return self.feed(self._sniff(data))
+
     def close(self) -> Iterator[bytes]:
         """Yield the last line when the stream ended in the middle of one."""
-        if not self._started and self._tail:
-            self._tail = self._sniff(self._tail)
         if self._decoder is not None:
             self._tail += self._decoder.decode(b"", final=True).encode()
         if self._tail:

@@ -274,7 +274,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
         ),
         (
             "killed",
-            r"(?:[Ee]xit ?[Cc]ode|exitcode|exited with code|died|returned)[: =]*\(?"
+            r"(?:[Ee]xit ?[Cc]ode|exitcode|exited with code|terminated with|died|"
+            r"returned)[: =]*\(?"
             r"(?P<n_exit_code>-?\d+)\)?|"
             r"died with (?P<signal>SIG\w+)|"
             r"(?:received|by) signal (?P<n_signal>\d+)\b|"
@@ -291,7 +292,7 @@ WRAPPER = re.compile(
     r"EngineCore failed to start|WorkerProc failed to start|"
     r"WorkerProc initialization failed|WorkerProc hit an exception|"
     r"\w*WorkerProc failed|RayWorkerProc rank=\S+ died|"
-    r"SIGQUIT received|[Rr]oot cause above|"
+    r"terminating server process|SIGQUIT received|[Rr]oot cause above|"
     r"Engine core initialization failed|Engine core proc(?:ess)? \S+ died|"
     r"Worker proc \S+ died unexpectedly|EngineCore encountered a(?:n)? "
     r"(?:fatal error|issue)|EngineDeadError|Engine (?:process failed|loop is not)|"
