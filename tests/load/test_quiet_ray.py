@@ -5,7 +5,7 @@ import io
 import sys
 import threading
 
-from stepscope.load.hand_ray import one_line
+from stepscope.load.cluster_ray import one_line
 from stepscope.load.quiet_ray import without_ray
 
 

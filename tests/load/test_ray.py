@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -24,6 +25,10 @@ pytestmark = [
     ),
 ]
 
+_CHECK = (
+    "from stepscope.load.spec import check_workers;"
+    "check_workers('ray', ('http://192.0.2.9:9',))"
+)
 PROGRAM = Path(__file__).parent / "ray_cell.py"
 
 
@@ -98,3 +103,29 @@ def test_a_lost_node_loses_only_what_it_had_not_finished(tmp_path: Path) -> None
     assert verdicts.count("lost") == 1
     lost = next(n for n in result["health"]["nodes"] if n["verdict"] == "lost")
     assert lost["clock_error_ms"] is None
+
+
+def test_a_loopback_address_is_refused_where_nodes_are_elsewhere(
+    tmp_path: Path,
+) -> None:
+    found = cell("http://127.0.0.1:9", tmp_path, "1", "1", "elsewhere")
+    assert "each node's own, and Ray has nodes at 127.0.0.2" in found["error"]
+    assert "host in a recipe" in found["error"]
+    (other := tmp_path / "other").mkdir()
+    assert cell("http://192.0.2.9:9", other, "1", "1", "elsewhere") == {"error": ""}
+
+
+def test_an_address_where_no_cluster_is_is_told_at_once() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        done = subprocess.run(
+            [sys.executable, "-c", _CHECK],
+            env=os.environ | {"RAY_ADDRESS": address},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.stderr.splitlines()[-1].startswith("stepscope.errors.SessionError: Ray")
+    assert f"RAY_ADDRESS {address}" in done.stderr

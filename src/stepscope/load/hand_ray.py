@@ -11,12 +11,11 @@ from typing import IO, Any
 import msgspec
 
 from stepscope.load.aligned import Offset
+from stepscope.load.cluster_ray import one_line
 from stepscope.load.foreman import Heard
 from stepscope.load.messages import Job, ToWorker
 
 _END_TIMEOUT_S = 10.0
-#: Characters of what Ray says of an error.
-_MOST_SAID = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +92,3 @@ class FarHand:
     def end(self) -> None:
         """Wait until its last words were written down."""
         self._thread.join(_END_TIMEOUT_S)
-
-
-def one_line(error: BaseException) -> str:
-    """Return the first sentence that says something, with the error's kind."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    said = lines[0].partition(". ")[0].rstrip(".") if lines else "no more is known"
-    if len(said) > _MOST_SAID:
-        said = said[:_MOST_SAID].rpartition(" ")[0] + " ..."
-    return f"{type(error).__name__}: {said}"

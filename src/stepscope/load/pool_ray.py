@@ -6,7 +6,6 @@ instants of this machine's.
 """
 
 import contextlib
-import sys
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -17,15 +16,14 @@ from stepscope import __version__
 from stepscope.clock import Clock
 from stepscope.errors import RecipeError, SessionError
 from stepscope.load.aligned import Offset, error_over, offset_of
+from stepscope.load.cluster_ray import connected, nodes_for, one_line
 from stepscope.load.crew import Crew, Hand
 from stepscope.load.foreman import Foreman
-from stepscope.load.hand_ray import FarHand, Post, one_line
+from stepscope.load.hand_ray import FarHand, Post
 from stepscope.load.health import client_health
 from stepscope.load.messages import Job
 from stepscope.load.prompts import authorization
-from stepscope.load.quiet_ray import without_ray
 from stepscope.load.spec import LoadSpec
-from stepscope.load.wire import parse_address
 from stepscope.run.client import ClientNode
 from stepscope.units import ms
 
@@ -33,7 +31,6 @@ from stepscope.units import ms
 _START_DELAY_NS = 250_000_000
 _PATIENCE_S = 60.0
 _END_TIMEOUT_S = 10.0
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class RayPool:
@@ -58,8 +55,7 @@ class RayPool:
             )
         self._spec, self._dir, self._clock = spec, journal_dir, clock
         self._posts: list[Post] = []
-        self._ours = False
-        self._quiet = contextlib.ExitStack()
+        self._connection = contextlib.ExitStack()
         self.n_workers = 0
 
     def __enter__(self) -> Self:
@@ -71,8 +67,8 @@ class RayPool:
         import ray
 
         try:
-            self._connect()
-            nodes = self._nodes()
+            self._connection.enter_context(connected())
+            nodes = nodes_for(self._spec.base_urls)
             self.n_workers = min(self._spec.processes or len(nodes), self._spec.n_slots)
             asked = [self._foreman(i, nodes) for i in range(self.n_workers)]
             for name, foreman in asked:
@@ -84,47 +80,6 @@ class RayPool:
             self.__exit__(None, None, None)
             raise
         return self
-
-    def _connect(self) -> None:
-        import ray
-
-        if ray.is_initialized():
-            return
-        self._quiet.enter_context(without_ray(sys.stdout))
-        try:
-            ray.init(address="auto", log_to_driver=False, logging_level="error")
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise SessionError(
-                "Ray",
-                f"no cluster can be reached ({one_line(error)})",
-                "a cluster that runs",
-                "Start one (ray start --head) or set RAY_ADDRESS",
-            ) from error
-        self._ours = True
-
-    def _nodes(self) -> list[dict[str, Any]]:
-        """Return the nodes that have a CPU to give, the same ones in the same order."""
-        import ray
-
-        alive = [n for n in ray.nodes() if n["Alive"] and n["Resources"].get("CPU")]
-        if not alive:
-            raise SessionError("Ray", "no node has a CPU", "one at least")
-        self._check_address({str(n["NodeManagerAddress"]) for n in alive})
-        return sorted(alive, key=lambda n: (n["NodeManagerAddress"], n["NodeID"]))
-
-    def _check_address(self, addresses: set[str]) -> None:
-        """Refuse an address that means another machine on each node."""
-        import ray
-
-        elsewhere = addresses - {ray.util.get_node_ip_address()}
-        for url in self._spec.base_urls if elsewhere else ():
-            address = parse_address(url)
-            if address.host in _LOOPBACK:
-                raise RecipeError(
-                    f"base URL {url!r}",
-                    f"each node's own, and Ray has nodes at {', '.join(elsewhere)}",
-                    "an address that all nodes reach the server at",
-                )
 
     def _foreman(self, number: int, nodes: list[dict[str, Any]]) -> tuple[str, Any]:
         import ray
@@ -229,6 +184,4 @@ class RayPool:
                 ray.get(post.foreman.clear.remote(), timeout=_END_TIMEOUT_S)
             with contextlib.suppress(ray.exceptions.RayError):
                 ray.kill(post.foreman)
-        if self._ours:
-            ray.shutdown()
-        self._quiet.close()
+        self._connection.close()

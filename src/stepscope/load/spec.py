@@ -239,14 +239,18 @@ class LoadResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     prepare_ns: int | None = None
 
 
-def check_workers(where: str) -> None:
+def check_workers(where: str, base_urls: tuple[str, ...] = ()) -> None:
     """Raise when client processes can not run there.
 
     Args:
         where: One of ``WORKERS``.
+        base_urls: The servers that they are to reach; a cluster is asked only where
+            they are given.
 
     Raises:
-        RecipeError: It is none of them, or what it needs is not installed here.
+        RecipeError: It is none of them, what it needs is not installed here, or a
+            server's address means another machine there.
+        SessionError: The cluster can not be reached or has no room.
     """
     if where not in WORKERS:
         raise RecipeError("load workers", where, f"one of {', '.join(WORKERS)}")
@@ -257,6 +261,10 @@ def check_workers(where: str) -> None:
             "it here and on every node",
             "pip install 'stepscope[ray]'",
         )
+    if where == "ray" and base_urls:
+        from stepscope.load.cluster_ray import check_cluster
+
+        check_cluster(base_urls)
 
 
 def parse_cpus(text: str | None) -> tuple[int, ...]:

@@ -59,7 +59,9 @@ def preflight(
         return ()
     # The client would say it first after the boot was paid for.
     authorization(plan.recipe.api_key_env, None)
-    check_workers(plan.recipe.load_workers)
+    server = plan.recipe.server
+    url = f"http://{plan.recipe.host}:{port}" if server is None else server.base_url
+    check_workers(plan.recipe.load_workers, (url,))
     findings = list(_disk(out, plan))
     _files(plan)
     if not engine.boots:
