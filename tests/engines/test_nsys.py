@@ -33,12 +33,6 @@ def test_a_server_is_launched_in_a_session_that_records_every_node_of_a_graph() 
     assert ORDER.environment == {"TMPDIR": "/scratch/x"}
 
 
-def test_the_words_that_entrust_secrets_come_right_before_the_server() -> None:
-    stub = ("python", "-m", "entrust", "/scratch/x/e.json")
-    order = NsysOrder(session="s", scratch="/scratch/x", server_tmp="/t", entrust=stub)
-    assert order.launch[-5:] == ("TMPDIR=/t", *stub)
-
-
 def test_a_recording_is_begun_ended_and_exported_by_the_name_of_the_session() -> None:
     assert ORDER.start == (
         "nsys", "start", "--session=s1", "--sample=none", "--cpuctxsw=none",

@@ -1,11 +1,10 @@
 """A program that takes nsys' words, and fails as it is told to.
 
 ``FAKE_NSYS`` says what goes wrong; ``FAKE_NSYS_EXPORT`` names the SQLite file that an
-export is to give. What it records is the environment of its launch, as nsys does.
+export is to give. What it records is nothing.
 """
 
 import itertools
-import json
 import os
 import shutil
 import sys
@@ -28,7 +27,6 @@ if VERB == MODE:
     fail(f"nsys {VERB} fails as it was told to")
 if VERB == "launch":
     command = WORDS[len(OPTIONS) :]
-    REPORT.with_name("seen").write_text(json.dumps(dict(os.environ)))
     os.execvp(command[0], command)
 elif VERB == "stop" and MODE == "slow":
     time.sleep(60)
@@ -36,7 +34,6 @@ elif VERB == "stop" and MODE == "raw":
     REPORT.with_suffix(".qdstrm").write_text("a stream")
     sys.stdout.write("The importer was not found.\n")
 elif VERB == "stop" and MODE != "silent":
-    seen = REPORT.with_name("seen")
-    REPORT.write_text(seen.read_text() if seen.exists() else "a report")
+    REPORT.write_text("a report")
 elif VERB == "export":
     shutil.copyfile(os.environ["FAKE_NSYS_EXPORT"], OPTIONS["output"])

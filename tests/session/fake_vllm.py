@@ -109,6 +109,4 @@ sys.stdout.write(
 )
 sys.stdout.flush()
 note(f"boot {profiler_folder() is not None}")
-if "HF_TOKEN" in os.environ:
-    note(f"token {os.environ['HF_TOKEN']}")
 ThreadingHTTPServer(("127.0.0.1", int(flag("--port") or 0)), Handler).serve_forever()

@@ -48,7 +48,7 @@ def no_work(run: Run) -> str:
     return found.message
 
 
-def test_a_server_that_uses_no_gpu_leaves_its_report_and_an_honest_reason(
+def test_a_server_that_uses_no_gpu_leaves_an_honest_reason_and_no_secret(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tmp = tmp_path / "tmp"
@@ -66,10 +66,11 @@ def test_a_server_that_uses_no_gpu_leaves_its_report_and_an_honest_reason(
     (launch,) = run.launches
     assert launch.ready
     assert not outcome.failures
-    report = tmp_path / "run" / "traces" / "baseline-c2-trace" / "timeline.nsys-rep"
-    held = report.read_bytes()
-    assert b"PYTHONUNBUFFERED" in held, "it holds the environment"
-    assert b"not-a-real-one" not in held
+    (note,) = [f for f in run.findings if f.code == "report-not-kept"]
+    assert "HF_TOKEN" in note.message, "nsys writes the environment of a server"
+    kept = [p for p in (tmp_path / "run").rglob("*") if p.is_file()]
+    assert not [p for p in kept if b"not-a-real-one" in p.read_bytes()]
+    assert not [p for p in kept if p.name.startswith("timeline")]
     assert scratches(tmp) == []
     assert not [f for f in run.findings if f.code == "orphan-process"]
 

@@ -1,6 +1,8 @@
 """What becomes of a recording whose nsys fails, without a server and its load."""
 
 import json
+import os
+import sqlite3
 import sys
 from pathlib import Path
 from typing import cast
@@ -15,6 +17,7 @@ from stepscope.recipe.loader import load_recipe
 from stepscope.session.book import Book
 from stepscope.session.context import Context
 from stepscope.session.halt import Halt
+from stepscope.session.phases.nsyssecrets import secrets_of
 from stepscope.session.phases.switches import NsysSwitch
 from stepscope.session.phases.tracefiles import Written
 from stepscope.session.site import LocalSite, Watcher
@@ -39,6 +42,8 @@ class Bench:
 
     def __init__(self, folder: Path, patch: pytest.MonkeyPatch) -> None:
         self.folder, self._patch, self.halt = folder, patch, Halt()
+        for name in secrets_of(os.environ, None):
+            patch.delenv(name)
         self.scratch = folder / "scratch"
         self.scratch.mkdir()
         self.order = NsysOrder(
@@ -159,22 +164,38 @@ def test_an_importer_that_fails_is_told(bench: Bench) -> None:
     assert [p.name for p in found.others] == ["timeline.qdstrm"]
 
 
-def test_no_command_of_nsys_sees_what_is_hidden(
+def export_with(path: Path, environment: str) -> None:
+    db = sqlite3.connect(path)
+    db.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
+    db.execute("INSERT INTO StringIds VALUES (1, ?)", (environment,))
+    db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (deviceId INTEGER)")
+    db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (0)")
+    db.commit()
+    db.close()
+
+
+def test_an_export_is_kept_without_its_secrets_and_the_report_is_not(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HF_TOKEN", "s3")
-    program, seen = bench.folder / "bin" / "nsys", bench.folder / "seen"
-    program.write_text(f'#!/bin/sh\nenv > "{seen}"\n')
-    bench.order = NsysOrder(
-        session="s",
-        scratch=str(bench.scratch),
-        server_tmp=str(bench.folder),
-        hidden=("HF_TOKEN",),
-    )
-    assert bench.switch("").start() is None
-    lines = seen.read_text().splitlines()
-    assert f"TMPDIR={bench.scratch}" in lines
-    assert not [line for line in lines if line.startswith("HF_TOKEN")]
+    monkeypatch.setenv("HF_TOKEN", "not-a-real-one")
+    export_with(bench.folder / "export", "A=1\0HF_TOKEN=not-a-real-one\0B=2")
+    found = bench.recorded("")
+    ((_, sqlite),) = found.traces
+    assert b"not-a-real-one" not in sqlite.read_bytes()
+    assert (found.why, found.others) == (None, ())
+    note = "nsys' report is not kept: the values of HF_TOKEN are in it"
+    assert found.note == note
+
+
+def test_what_can_not_be_looked_into_is_not_kept_where_it_may_hold_a_secret(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_TOKEN", "not-a-real-one")
+    (bench.folder / "export").write_text("no database")
+    for mode in ("", "export", "raw"):
+        found = bench.recorded(mode)
+        assert "it may hold the values of HF_TOKEN" in (found.why or "")
+        assert (found.traces, found.others) == ((), ())
 
 
 def test_of_a_progress_bar_the_last_state_is_the_last_line(tmp_path: Path) -> None:

@@ -172,5 +172,9 @@ def test_a_cap_of_six_with_a_cold_first_block_says_what_one_more_would_do() -> N
         "the first alone is cold, and one block more leaves it behind"
     )
     assert judged(blocks, 7).settled
-    slow = [Block(name=f"s{i}", tokens_per_s=500.0 + 40 * i) for i in range(6)]
-    assert "cold" not in judged(slow, 6).why
+    # A slow rise, and the noise of a busy machine, are no cold start.
+    for rates in ([500.0, 540, 580, 620, 660, 700], [38.0, 49, 69, 43, 54, 70]):
+        blocks = [
+            Block(name=f"s{i}", tokens_per_s=rate) for i, rate in enumerate(rates)
+        ]
+        assert "cold" not in judged(blocks, 6).why

@@ -24,16 +24,11 @@ class NsysOrder:
         scratch: Absolute path of a folder of its own, where the parts of nsys find
             each other and where reports are written first.
         server_tmp: What the server is to find in TMPDIR: its own, not the scratch.
-        hidden: Variables that nsys must not see: it writes its environment into every
-            report.
-        entrust: The words that give them to the server; empty: there are none.
     """
 
     session: str
     scratch: str
     server_tmp: str
-    hidden: tuple[str, ...] = ()
-    entrust: tuple[str, ...] = ()
 
     @property
     def launch(self) -> tuple[str, ...]:
@@ -55,7 +50,6 @@ class NsysOrder:
             "--wait=primary",
             "env",
             f"TMPDIR={self.server_tmp}",
-            *self.entrust,
         )
 
     @property

@@ -1,12 +1,12 @@
 """The process between stepscope and a server: it alone starts, reaps and ends it.
 
 ``python -m stepscope.session.guard`` reads one JSON line (argv, environment, log, cpus,
-grace_s, linger_s, scratch, hidden) from stdin, starts the server in a session of its
-own and answers with JSON lines: ``{"pid"}`` or ``{"error"}``, then ``{"exit_code"}``
-when the server ends, then ``{"stopped"}`` once everything is gone, the scratch folder
-too. It ends the server at ``stop`` or ``kill`` on stdin, at the end of stdin, at
-SIGTERM, and when its parent is gone: that is what ends a server whose stepscope was
-killed with ``kill -9``.
+grace_s, linger_s, scratch) from stdin, starts the server in a session of its own and
+answers with JSON lines: ``{"pid"}`` or ``{"error"}``, then ``{"exit_code"}`` when the
+server ends, then ``{"stopped"}`` once everything is gone, the scratch folder too. It
+ends the server at ``stop`` or ``kill`` on stdin, at the end of stdin, at SIGTERM, and
+when its parent is gone: that is what ends a server whose stepscope was killed with
+``kill -9``.
 
 It is a child subreaper: a worker that leaves the server's session, or whose parent
 died, still is its descendant and can not be lost. Should the guard itself be killed,
@@ -33,7 +33,6 @@ from stepscope.clock import SystemClock
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _TICK_NS = 50_000_000
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 #: The kernel may need long to take back the memory of a killed GPU process.
 _AFTER_KILL_NS = 20_000_000_000
 
@@ -80,11 +79,6 @@ def main() -> None:
     _say({"stopped": ended})
 
 
-def entrusted(scratch: str) -> str:
-    """Return the file of a scratch folder that holds the hidden variables."""
-    return f"{scratch}/entrusted.json"
-
-
 def _make(scratch: str) -> None:
     """Make a folder for us alone; what a killed guard left there goes first."""
     with contextlib.suppress(FileNotFoundError):
@@ -115,11 +109,6 @@ def _start(order: dict[str, Any], libc: ctypes.CDLL) -> "subprocess.Popen[bytes]
     def end_with_the_guard() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
 
-    environment = {**os.environ, **order["environment"]}
-    hidden = {x: environment.pop(x) for x in order["hidden"] if x in environment}
-    if order["scratch"] is not None and hidden:
-        with open(os.open(entrusted(order["scratch"]), _NEW, 0o600), "w") as file:  # noqa: PTH123  # its mode from the first byte on
-            json.dump(hidden, file)
     log = os.open(order["log"], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     try:
         return subprocess.Popen(  # noqa: S603  # the recipe's own command
@@ -127,7 +116,7 @@ def _start(order: dict[str, Any], libc: ctypes.CDLL) -> "subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
-            env=environment,
+            env={**os.environ, **order["environment"]},
             start_new_session=True,
             preexec_fn=end_with_the_guard,  # noqa: PLW1509  # there is one thread
         )

@@ -80,8 +80,6 @@ class ServerOrder:
         linger_s: How long what left its process group may outlive the group.
         scratch: A folder that is new when it starts and gone when it has ended, even
             if we were killed; None: it needs none.
-        hidden: Variables that are not in its environment; with a scratch they are put
-            into a file there, for ``stepscope.session.entrust``.
     """
 
     command: tuple[str, ...]
@@ -91,7 +89,6 @@ class ServerOrder:
     grace_s: float = _GRACE_S
     linger_s: float = _LINGER_S
     scratch: str | None = None
-    hidden: tuple[str, ...] = ()
 
 
 class LocalServer:
@@ -121,7 +118,6 @@ class LocalServer:
             "grace_s": order.grace_s,
             "linger_s": order.linger_s,
             "scratch": order.scratch,
-            "hidden": order.hidden,
         }
         with order.log.open("ab", buffering=0) as log:
             self._guard = subprocess.Popen(  # our own module

@@ -24,7 +24,6 @@ class ToolOrder:
         environment: Added to what we inherited.
         log: Receives what it prints, after what is there.
         timeout_s: How long it may take; then it is ended.
-        hidden: Variables of ours that it must not see.
         halts: False: it is not ended early where a person asks the session to stop.
     """
 
@@ -32,7 +31,6 @@ class ToolOrder:
     environment: dict[str, str]
     log: Path
     timeout_s: float
-    hidden: tuple[str, ...] = ()
     halts: bool = True
 
 
@@ -46,12 +44,7 @@ def run_tool(context: Context, order: ToolOrder) -> str | None:
     before = order.log.stat().st_size if order.log.exists() else 0
     until = clock.now_ns() + ns(order.timeout_s)
     process = context.site.server(
-        ServerOrder(
-            command=order.command,
-            environment=order.environment,
-            log=order.log,
-            hidden=order.hidden,
-        )
+        ServerOrder(command=order.command, environment=order.environment, log=order.log)
     )
     try:
         process.start()

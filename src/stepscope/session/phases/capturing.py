@@ -19,7 +19,7 @@ import msgspec
 from stepscope.archive.cells import requests_of
 from stepscope.archive.layout import LAUNCHES, SERVER_LOG
 from stepscope.engines.definition import TraceOrder
-from stepscope.findings import Finding
+from stepscope.findings import Finding, Severity
 from stepscope.parse.serverlog import parse_log
 from stepscope.recipe.records import CellPlan, LaunchPlan
 from stepscope.run.requests import Request
@@ -181,6 +181,9 @@ class Capturing:
             wrong.append(f"{found.n_ranks} of {n_ranks} ranks are in it")
             message = f"timeline of {plan.name}: {'; '.join(wrong)}"
             self._find("trace-incomplete", plan, message, found.hint)
+        if found.note is not None:
+            hint = "Start stepscope without them to keep it."
+            self._find("report-not-kept", plan, found.note, hint, "info")
         for rank, path in kept:
             context.book.put_trace(
                 TraceRef(
@@ -215,12 +218,17 @@ class Capturing:
         self._find("trace-not-taken", plan, f"no timeline of {plan.name}: {why}", hint)
 
     def _find(
-        self, code: str, plan: CellPlan, message: str, hint: str | None = None
+        self,
+        code: str,
+        plan: CellPlan,
+        message: str,
+        hint: str | None = None,
+        severity: Severity = "warning",
     ) -> None:
         self._context.book.put_finding(
             Finding(
                 code=code,
-                severity="warning",
+                severity=severity,
                 message=message,
                 hint=hint or "The server's log of this launch may say why.",
                 cell=plan.name,

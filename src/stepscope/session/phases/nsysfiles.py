@@ -1,5 +1,6 @@
 """The files of nsys: from what a recording left to SQLite, and what that holds."""
 
+import os
 import re
 import shutil
 import sqlite3
@@ -10,6 +11,11 @@ from urllib.parse import quote
 
 from stepscope.engines.nsys import IMPORTER, PROGRAM, NsysOrder, importer_of
 from stepscope.session.context import Context
+from stepscope.session.phases.nsyssecrets import (
+    holds_any,
+    secrets_of,
+    without_secrets,
+)
 from stepscope.session.phases.tracefiles import Written
 from stepscope.session.tool import ToolOrder, run_tool, said
 from stepscope.units import NS_PER_MS, NS_PER_S
@@ -72,13 +78,13 @@ def exported(
                 environment=order.environment,
                 log=log,
                 timeout_s=timeout_s,
-                hidden=order.hidden,
             ),
         )
 
     _await(context, report, raw)
     if not report.exists() and not raw.exists():
         return Written(why=f"nsys wrote no report: {said(log)}")
+    known = secrets_of(os.environ, context.recipe.api_key_env)
     if not report.exists():
         importer = importer_of(Path(shutil.which(PROGRAM) or PROGRAM))
         why = f"{IMPORTER} is not beside nsys" if importer is None else None
@@ -86,22 +92,53 @@ def exported(
             why = ran(order.convert(importer))
         if not report.exists():
             why = f"nsys left a raw stream only: {why or said(log)}"
-            return Written(others=(raw,), why=why, hint=_RAW_HINT)
+            return _failed(raw, why, known, _RAW_HINT)
     raw.unlink(missing_ok=True)
     why = ran(order.export)
     if why is not None:
-        return Written(others=(report,), why=why)
+        return _failed(report, why, known)
+    try:
+        names = without_secrets(sqlite, known)
+    except sqlite3.DatabaseError:
+        return _failed(report, "nsys export wrote no readable SQLite", known)
+    if holds_any(sqlite, known):
+        return Written(why="the export holds a secret that could not be removed")
+    return _read(report, sqlite, names)
+
+
+def _read(report: Path, sqlite: Path, names: tuple[str, ...]) -> Written:
+    """Return a report and its export, if there is work in it.
+
+    Args:
+        report: Kept where it holds no secret.
+        sqlite: The export, cleaned.
+        names: Variables whose values were removed from it, and are in the report.
+    """
     held = held_by(sqlite)
+    note = None
+    if names:
+        note = f"nsys' report is not kept: the values of {', '.join(names)} are in it"
+    others = () if names else (report,)
     if held is None:
-        return Written(others=(report,), why="nsys export wrote no readable SQLite")
+        why = "nsys export wrote no readable SQLite"
+        return Written(others=others, why=why, note=note)
     if not held.n_ranks:
-        sqlite.unlink()
         told = f"; nsys says: {held.warnings[0]}" if held.warnings else ""
         why = f"the report holds no GPU work{told}"
-        return Written(others=(report,), why=why, hint=_NO_WORK_HINT)
-    return Written(
-        traces=((None, sqlite),), others=(report,), n_ranks=held.n_ranks, why=None
-    )
+        return Written(others=others, why=why, hint=_NO_WORK_HINT, note=note)
+    traces = ((None, sqlite),)
+    return Written(traces=traces, others=others, n_ranks=held.n_ranks, note=note)
+
+
+def _failed(
+    left: Path, why: str, known: dict[str, str], hint: str | None = None
+) -> Written:
+    """Return what was left of a failed recording, unless it may hold a secret."""
+    if known:
+        names = ", ".join(known)
+        why = f"{why}; what it left is not kept: it may hold the values of {names}"
+        return Written(why=why)
+    return Written(others=(left,), why=why, hint=hint)
 
 
 def held_by(sqlite: Path) -> Held | None:

@@ -1,19 +1,15 @@
 """What switches a recording on and off: an engine's own profiler, or nsys."""
 
 import hashlib
-import os
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import Protocol
 
-from stepscope.archive.secrets import environment_without_secrets
 from stepscope.engines.definition import TraceOrder
 from stepscope.engines.nsys import PROGRAM, NsysOrder
 from stepscope.recipe.records import Configuration, LaunchPlan, Recipe
 from stepscope.session.context import Context
-from stepscope.session.guard import entrusted
 from stepscope.session.phases.nsysfiles import exported
 from stepscope.session.phases.tracefiles import Written, written
 from stepscope.session.server import ServerOrder
@@ -49,35 +45,18 @@ def order_of(
     return TraceOrder(
         folder=str(folder),
         version=version,
-        nsys=_nsys_order(recipe, plan.configuration, folder) if nsys else None,
+        nsys=_nsys_order(plan.configuration, folder) if nsys else None,
     )
 
 
-def _nsys_order(
-    recipe: Recipe, configuration: Configuration, folder: Path
-) -> NsysOrder:
+def _nsys_order(configuration: Configuration, folder: Path) -> NsysOrder:
     # Of its own: nsys fails over what other users left in a folder that all share.
     mark = hashlib.sha256(str(folder).encode()).hexdigest()[:12]
     tmp = tempfile.gettempdir()
-    scratch = f"{tmp}/stepscope-nsys-{mark}"
-    hidden = _secret_names(recipe, {**os.environ, **configuration.environment})
-    stub = (sys.executable, "-P", "-m", "stepscope.session.entrust")
     return NsysOrder(
         session=f"stepscope-{mark}",
-        scratch=scratch,
+        scratch=f"{tmp}/stepscope-nsys-{mark}",
         server_tmp=configuration.environment.get("TMPDIR", tmp),
-        hidden=hidden,
-        entrust=(*stub, entrusted(scratch)) if hidden else (),
-    )
-
-
-def _secret_names(recipe: Recipe, environment: dict[str, str]) -> tuple[str, ...]:
-    """Return the variables whose values a run must not keep."""
-    shown = environment_without_secrets(environment)
-    return tuple(
-        name
-        for name, value in sorted(environment.items())
-        if value and (shown[name] != value or name == recipe.api_key_env)
     )
 
 
@@ -100,7 +79,6 @@ def wrapped(server: ServerOrder, trace: TraceOrder | None) -> ServerOrder:
         cpus=server.cpus,
         linger_s=_NSYS_LINGER_S,
         scratch=trace.nsys.scratch,
-        hidden=trace.nsys.hidden,
     )
 
 
@@ -234,7 +212,6 @@ class NsysSwitch:
                 environment=self._order.environment,
                 log=self._log,
                 timeout_s=timeout_s,
-                hidden=self._order.hidden,
                 halts=halts,
             ),
         )

@@ -29,6 +29,7 @@ class Written:
         n_ranks: Ranks that the timelines hold together.
         why: What is wrong with one of them; None: nothing.
         hint: What to do about it; None: nothing is known.
+        note: What else a reader must know, with nothing wrong.
     """
 
     traces: tuple[tuple[int | None, Path], ...] = ()
@@ -36,6 +37,7 @@ class Written:
     n_ranks: int = 0
     why: str | None = None
     hint: str | None = None
+    note: str | None = None
 
 
 def written(
