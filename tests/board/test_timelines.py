@@ -98,6 +98,13 @@ class TestIdleTime:
         entry = bench.entry(name, traced=(found,))
         assert (entry.status, entry.share_of_step_pct) == ("standing", 50.0)
 
+    def test_a_quarter_of_the_step_is_neither_the_larger_part_nor_nothing(
+        self, bench: Bench, name: str, cause: str
+    ) -> None:
+        found = step(rank(causes={cause: 0.25 * STEP_MS}))
+        entry = bench.entry(name, traced=(found,))
+        assert (entry.status, entry.share_of_step_pct) == ("standing", 25.0)
+
     def test_a_step_that_the_profiler_stretched_supports_nothing(
         self, bench: Bench, name: str, cause: str
     ) -> None:
@@ -303,6 +310,17 @@ class TestRanks:
         assert found["rank-wait"].share_of_step_pct == 75.8
         assert found["communication"].status == "ruled-out"
         assert found["imbalance"].status == "standing"
+
+    def test_a_rank_that_computes_for_a_quarter_longer_is_not_acquitted(
+        self, bench: Bench
+    ) -> None:
+        early = rank(communication_ms=2.6, communication_wait_ms=2.5)
+        late = rank(number=1, communication_ms=0.1, communication_wait_ms=0.0)
+        found = self.board(bench, early, late, straggler_rank=1)
+        assert found["imbalance"].status == "standing"
+        assert found["imbalance"].share_of_step_pct == 25.3
+        assert found["rank-wait"].status == "standing"
+        assert found["communication"].status == "ruled-out"
 
     def test_transfer_is_communication(self, bench: Bench) -> None:
         talk: dict[str, Any] = {"communication_ms": 7.5, "communication_wait_ms": 0.1}

@@ -17,6 +17,8 @@ from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 from stepscope.run.stepbudget import RankBudget
 
+#: A measured share from which a cause is a part of the step worth having.
+_A_PART_PCT = 10.0
 #: Between two traced concurrencies idle time is taken for at most this many times the
 #: larger of the two, and only where they are alike within ``_ALIKE``.
 _ALLOWED = 2.0
@@ -106,8 +108,12 @@ def idle_opinion(view: CellView, part: Part) -> Opinion | None:
 def decided(
     step: TracedStep, low: float, high: float, item: Evidence, headline: str
 ) -> Opinion:
-    """Return the opinion that a share between two ends allows, percent."""
-    if high < AT_MOST_PCT:
+    """Return the opinion that a share between two ends allows, percent.
+
+    A part of the step that was measured to be more than a small one is not ruled out,
+    though it can not be the larger.
+    """
+    if high < AT_MOST_PCT and low < _A_PART_PCT:
         return Opinion(status="ruled-out", share_pct=high, evidence=(item,))
     if step.match != "same":
         return Opinion(status="standing", evidence=(item,))

@@ -26,7 +26,8 @@ _CAPTURE = (
 _THRESHOLD = (
     f"supported: its own idle time is at least {AT_LEAST_PCT:.0f} % of the traced step,"
     " and that is within 15 % of the untraced one; ruled out: with all that may be its,"
-    f" below {AT_MOST_PCT:.0f} % of the untraced step"
+    f" below {AT_MOST_PCT:.0f} % of the untraced step, and what is surely its below"
+    " 10 %"
 )
 _BLIND = (
     "host work that overlaps the device; between traced concurrencies: a step that is"

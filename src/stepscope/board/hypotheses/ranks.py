@@ -98,7 +98,7 @@ def _timeline_rule(
         measurement="timelines of all ranks over the same steps",
         threshold=f"supported: at least {AT_LEAST_PCT:.0f} % of the traced step, and"
         " that is within 15 % of the untraced one; ruled out: at most, below"
-        f" {AT_MOST_PCT:.0f} % of the untraced step",
+        f" {AT_MOST_PCT:.0f} % of the untraced step, and surely below 10 %",
         blind=blind,
         test=lambda view: _by_timelines(view, quantity, ends),
     )
