@@ -145,7 +145,9 @@ def judged(blocks: Sequence[Block], most_blocks: int | None = None) -> WarmUpVer
 
 def _cold(rates: Sequence[float]) -> str:
     """Return what to do where the first of the blocks alone stands apart."""
-    if rates[0] >= _COLD * min(rates[1:]):
+    others = list(rates[1:])
+    warm = [statistics.fmean(others[: SIDE - 1]), *others]
+    if rates[0] >= _COLD * min(others) or rise_bound(warm) >= MOST_RISE:
         return ""
     return "; the first alone is cold, and one block more leaves it behind"
 
