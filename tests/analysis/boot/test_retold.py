@@ -203,6 +203,15 @@ ELSEWHERE = {
     "vllm-asyncllm-dead-health": Right("unknown", code=1, never=("memory limit", "utilization")),
     "cudagraph-profile-oom-0.20": Right("gpu-oom-profile", root="900.00 MiB", code=1),
     "v1-load-oom-quant-postprocess": Right("gpu-oom-load", root="7.00 GiB", code=1),
+    "compose-with-nginx": Right("no-kv-memory", root="No available memory", code=1),
+    "supervisord-exit": Right("host-oom-kill"),
+    "slurm-oom": Right("host-oom-kill", code=137),
+    "slurm-oom-nocode": Right("host-oom-kill"),
+    "bash-killed": Right("host-oom-kill", code=137),
+    "bash-killed-nocode": Right("host-oom-kill"),
+    "bash-segv": Right("unknown", code=139, never=("memory limit",)),
+    "faulthandler-segv": Right("unknown", code=1, never=("memory limit",)),
+    "illegal-instruction": Right("unknown|unsupported-arch", code=132, never=("memory limit",)),
 }
 
 #: name -> exit code
@@ -222,6 +231,8 @@ READY: dict[str, int | None] = {
     "ready-ctrl-c-traceback": 0,
     "ready-request-errors": None,
     "llama-oom-then-serves": None,
+    "compose-nginx-errors-then-ready": None,
+    "slurm-time-limit": 143,
 }
 
 UNFINISHED: dict[str, int | None] = {

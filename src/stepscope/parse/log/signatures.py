@@ -277,7 +277,8 @@ SIGNATURES: tuple[tuple[str, re.Pattern[str]], ...] = tuple(
             r"(?:[Ee]xit ?[Cc]ode|exitcode|exited with code|terminated with|died|"
             r"returned)[: =]*\(?"
             r"(?P<n_exit_code>-?\d+)\)?|"
-            r"died with (?P<signal>SIG\w+)|"
+            r"(?:died with|terminated by|killed by) (?P<signal>SIG\w+)|"
+            r": line \d+: +\d+ (?P<bare2>Killed|Segmentation fault|Aborted)\b|"
             r"(?:received|by) signal (?P<n_signal>\d+)\b|"
             r"Failed core proc\(s\): \{[^}]*: (?P<n_exit_code2>-\d+)|"
             r"^(?P<bare>Killed|Segmentation fault|Aborted)\b.*$|"
@@ -327,7 +328,8 @@ KERNEL_KILL = re.compile(
 KERNEL_RSS = re.compile(r"(anon|file|shmem)-rss: ?(\d+) ?kB")
 KERNEL_OTHER = re.compile(
     r"oom-kill:constraint=(?P<constraint>\w+)|invoked oom-killer|"
-    r"[Rr]eason[:=]\s*OOMKilled|\"OOMKilled\": ?true|killed by the OOM killer"
+    r"Detected \d+ oom[_-]kill event|[Rr]eason[:=]\s*OOMKilled|"
+    r"\"OOMKilled\": ?true|killed by the OOM killer"
 )
 MEMORY_EVENTS = re.compile(r"^(?:memory\.events:? ?)?oom_kill:? (?P<n_kills>\d+)$")
 
