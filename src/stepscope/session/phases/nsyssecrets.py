@@ -79,12 +79,12 @@ def holds_any(path: Path, known: Mapping[str, str]) -> bool:
     """Tell whether the bytes of a file hold one of the secret values."""
     values = [v.encode() for v in known.values() if len(v) >= _LEAST]
     longest = max(map(len, values), default=0)
-    kept = b""
+    seen = b""
     with path.open("rb") as stream:
-        while piece := stream.read(_PIECE_BYTES):
-            if any(value in kept + piece for value in values):
+        while values and (piece := stream.read(_PIECE_BYTES)):
+            seen = seen[-longest:] + piece
+            if any(value in seen for value in values):
                 return True
-            kept = piece[-longest:]
     return False
 
 
