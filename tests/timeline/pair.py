@@ -33,8 +33,9 @@ class Plan:
     ``host_us`` passes before the all-reduce on the host, ``launch_us`` inside the
     graph launch; ``attention`` and ``experts`` stretch kernels, ``tail_us`` is added
     to the sampling after the graph; ``rooted`` adds a broadcast from rank 0 to each
-    layer. Rank r reads its clock ``offset_us[r]`` ahead and
-    its trace begins with step ``first[r]``.
+    layer; ``ahead`` lets the host prepare the next step while the device runs one.
+    Rank r reads its clock ``offset_us[r]`` ahead and its trace begins with step
+    ``first[r]``.
     """
 
     n_ranks: int = 2
@@ -48,6 +49,7 @@ class Plan:
     transfer_us: float = 12.0
     gloo: bool = True
     rooted: bool = False
+    ahead: bool = False
     noted: bool = True
     offset_us: tuple[float, ...] = (0.0, 0.0)
     first: tuple[int, ...] = (0, 0)
@@ -58,6 +60,7 @@ class Plan:
 class _Rank:
     host: float = 0.0
     device: float = 0.0
+    before: float = 0.0
     next_id: int = 1
     ops: list[tuple[float, float, str, int, int]] = field(default_factory=list)
     calls: list[tuple[float, float, str, int]] = field(default_factory=list)
@@ -117,7 +120,9 @@ def traces(plan: Plan) -> list[Trace]:
                 rank.eager("cunn_SoftMaxForward", lasted, step)
             if plan.noted:
                 rank.spans.append((begun[r], rank.host, NOTE, 1))
-            rank.call(_WAIT, max(rank.device - rank.host, 0.0) + 8.0)
+            until = rank.before if plan.ahead else rank.device
+            rank.call(_WAIT, max(until - rank.host, 0.0) + 8.0)
+            rank.before = rank.device
     return [_trace(plan, r, rank) for r, rank in enumerate(ranks)]
 
 

@@ -61,16 +61,16 @@ def test_the_rank_that_is_late_is_named_with_its_cause(
 @pytest.mark.parametrize(
     ("plan", "why"),
     [
-        (Plan(), "in turn"),
+        (Plan(), "no rank causes most"),
         (Plan(gloo=False, host_us=lambda _r, _k: 300.0), "ranks wait"),
         (Plan(transfer_us=80.0), "ranks wait"),
         (
             Plan(
                 attention=lambda r, _k: 1.6 - 0.6 * r, experts=lambda r, _k: 1 + 0.3 * r
             ),
-            "in turn; ms a step by who is late: rank 0 0.34",
+            "ms a step by who is late: rank 0 0.34",
         ),
-        (Plan(host_us=lambda r, k: 900 + 1000 * ((k + r) % 2)), "in turn"),
+        (Plan(host_us=lambda r, k: 900 + 1000 * ((k + r) % 2)), "no rank causes most"),
         (
             Plan(launch_us=lambda r, k: 500 + 20_000 * (r == 0 and k == 9) + 100 * r),
             "in 1 of 24 steps",
@@ -158,3 +158,20 @@ def _sum(rank: Rank) -> float:
     b = rank.budget_ms
     assert b is not None
     return b.compute + b.communication + b.memcpy + (b.idle or 0.0)
+
+
+def test_a_host_that_runs_ahead_and_is_late_costs_nothing_while_devices_work() -> None:
+    hidden = Plan(ahead=True, host_us=lambda r, _k: 500 + 500 * r)
+    assert family(hidden, GLOO).wait_ms_by_rank == pytest.approx((0.5, 0.0), abs=0.02)
+    assert found(hidden).straggler_rank is None
+    work = Plan(
+        ahead=True, host_us=lambda _r, _k: 700.0, experts=lambda r, _k: 1 + 0.3 * r
+    )
+    assert found(work).straggler_rank == 1
+    assert (found(work).straggler_reason or "").startswith("by work")
+
+
+def test_a_late_host_that_runs_ahead_is_named_without_a_cause() -> None:
+    late = Plan(ahead=True, host_us=lambda r, _k: 700 + 1500 * r)
+    assert found(late).straggler_rank == 1
+    assert "by work or by start is not known" in (found(late).straggler_reason or "")

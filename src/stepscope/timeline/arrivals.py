@@ -127,13 +127,15 @@ class Delays:
 
     ``work`` is what its device ran longer than the median of the others since the
     collective before, ``idle`` what it did nothing longer, ``left`` what it left that
-    one later. ``n`` collectives could be told apart so.
+    one later. ``n`` collectives could be told apart so, which cost the others
+    ``cost``.
     """
 
     work: float
     idle: float
     left: float
     n: int
+    cost: float
 
 
 def delays(found: Arrivals, devices: list[Device], late: int) -> Delays:
@@ -155,7 +157,7 @@ def delays(found: Arrivals, devices: list[Device], late: int) -> Delays:
     idle = found.start[mine] - before - busy
     return Delays(
         work=_more(busy, late), idle=_more(idle, late), left=_more(before, late),
-        n=len(mine),
+        n=len(mine), cost=float(found.cost[mine].sum()),
     )  # fmt: skip
 
 

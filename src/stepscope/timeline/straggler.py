@@ -76,9 +76,10 @@ def straggler(
     if caused[worst] < _MOST * total:
         each = ", ".join(f"rank {ranks[r].rank} {ms(c / n):.3f}"
                          for r, c in enumerate(caused))  # fmt: skip
-        return (
-            None,
-            f"ranks wait for each other in turn; {per} by who is late: {each}",
+        near = ms((total - float(caused.sum())) / n)
+        return None, (
+            f"no rank causes most of the waiting; {per} by who is late: {each}, and"
+            f" {near:.3f} where arrivals lie too close to tell"
         )
     if of >= _LEAST_STEPS and many < _MOST * of:
         return None, (
@@ -139,7 +140,8 @@ def _why(
     parts = {"work": kept.work, "start": kept.idle, "transfer": kept.left}
     grown = {word: ns for word, ns in parts.items() if ns > 0}
     whole = sum(grown.values())
-    if not whole:
+    # A host that runs ahead meets others while its device is in another step.
+    if not whole or 2 * kept.cost < caused:
         return f"arrives last: {text}; by work or by start is not known"
     words = [w for w, ns in sorted(grown.items(), key=lambda kv: -kv[1])
              if ns >= 0.25 * whole]  # fmt: skip
