@@ -688,3 +688,21 @@ def test_what_to_run_names_the_side_that_has_nothing(result_of: Make) -> None:
     found = whole(a + c)
     assert decide(found, RATE).exit_code == 5
     assert what_to_run(found, RATE).startswith("Measure both at the same workload")
+
+
+def test_a_session_may_be_named_like_a_number() -> None:
+    """`session = "s1"` in the import.toml of both; merged imports count from s0."""
+
+    def of(*sessions: str) -> Run:
+        launches = tuple(
+            Launch(name=f"l{i}", configuration="c", session=x)
+            for i, x in enumerate(sessions)
+        )
+        return one_run(Machine(), launches=launches)
+
+    one, two = (session_key(of("s1"), "s1", x) for x in "AB")
+    assert one == two
+    assert one.known
+    counted = session_key(of("s0", "s1"), "s1", "A")
+    assert not counted.known
+    assert not session_key(of("s0"), "s0", "A").known

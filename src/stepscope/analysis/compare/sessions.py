@@ -40,7 +40,7 @@ def session_key(run: Run, session: str, label: str) -> SessionKey:
         session: The launch's own name of its session.
         label: Name of the run, unique among those that are compared.
     """
-    if _NUMBERED.fullmatch(session) is None:
+    if _is_named(run, session):
         return SessionKey(session, True, f"{session} (named by its import.toml)")
     machine = run.machine
     if machine.host is None:
@@ -56,6 +56,17 @@ def session_key(run: Run, session: str, label: str) -> SessionKey:
     parts += [f"clocks {clocks}"] if (clocks := _clocks(run)) else []
     facts = msgspec.json.encode((machine, clocks)).decode()
     return SessionKey(facts, True, ", ".join(parts))
+
+
+def _is_named(run: Run, session: str) -> bool:
+    """Tell whether somebody named a session.
+
+    Numbers are given where nobody did, from s0 on: without one they are names too.
+    """
+    if _NUMBERED.fullmatch(session) is None:
+        return True
+    counted = any(launch.session == "s0" for launch in run.launches)
+    return run.machine.host is None and bool(run.launches) and not counted
 
 
 def _clocks(run: Run) -> str | None:
