@@ -260,6 +260,19 @@ class TestBandwidth:
         entry = bench.entry("bandwidth", traced=(found,), floor=(point,))
         assert entry.status == status
 
+    def test_experts_read_faster_than_memory_gives_speak_against_the_floor(
+        self, bench: Bench
+    ) -> None:
+        """Skewed routing: fewer experts are read than coverage counts."""
+        kernels = (
+            KernelTime(name="fused_moe_kernel", ms_per_step=5.0, count_per_step=96),
+        )
+        point = floor(7.2, expert_bytes=1.05 * 4.8e12 * 5.0 / 1e3)
+        found = step(rank(kernels=kernels))
+        entry = bench.entry("bandwidth", traced=(found,), floor=(point,))
+        assert entry.status == "standing"
+        assert "which no memory gives" in str(entry.evidence)
+
     def test_kernels_around_the_experts_are_not_their_reading(
         self, bench: Bench
     ) -> None:

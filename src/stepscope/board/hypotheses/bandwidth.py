@@ -18,7 +18,7 @@ from stepscope.board.hypotheses.floors import (
     of_window,
     share_of,
 )
-from stepscope.board.hypotheses.reading import read_rate
+from stepscope.board.hypotheses.reading import read_rate, too_fast
 from stepscope.board.hypotheses.traffic import (
     agreement,
     counter,
@@ -160,10 +160,9 @@ def _against(view: CellView, share: Share, plain: Share | None) -> tuple[Evidenc
     elif plain is not None and plain.low_pct > REACHES_PCT:
         why = "no memory gives that much: the floor is not of this step"
         found.append(seen(view, "byte floor", plain.pct, "% of the step", why))
-    missing = not_moved(view)
-    if missing is not None:
-        found.append(missing)
-    return tuple(found)
+    fast = None if view.floor is None else too_fast(view, view.floor)
+    more = (not_moved(view), fast)
+    return (*found, *(item for item in more if item is not None))
 
 
 def _headline(floor: FloorPoint) -> str:

@@ -66,8 +66,39 @@ def read_rate(view: CellView, floor: FloorPoint) -> Rate | None:
     return max(found, key=lambda r: r.bytes_per_s)
 
 
-def _of_experts(view: CellView, step: TracedStep, peak: float) -> Rate | None:
-    """Return the rate of the expert kernels of a timeline; None where it is no rate.
+def too_fast(view: CellView, floor: FloorPoint) -> Evidence | None:
+    """Return a timeline in which experts would be read faster than memory allows.
+
+    Then fewer bytes were read than coverage counts, or the device is another: the
+    floor is too high.
+    """
+    peak = floor.bandwidth_bytes_per_s
+    for step in view.analysis.traced:
+        if peak is None or step.configuration != view.configuration:
+            continue
+        found = _spent(view, step)
+        if found is None or found.rate <= peak:
+            continue
+        why = (
+            f"{found.words}: {100 * found.rate / peak:.3g} % of the data sheet's"
+            f" {peak / 1e12:.3g} TB/s, which no memory gives; routing is not uniform,"
+            " or the device or the weights' type is another"
+        )
+        told = f"rate at which experts would be read at concurrency {step.concurrency}"
+        return seen(view, told, found.rate / 1e12, "TB/s", why)
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """Bytes of experts by coverage, over the time of their kernels."""
+
+    rate: float
+    words: str
+
+
+def _spent(view: CellView, step: TracedStep) -> _Spent | None:
+    """Return what the expert kernels of a timeline come to; None: it names none.
 
     Assumes: uniform routing, every expert that is hit read once, all of it.
     """
@@ -89,19 +120,26 @@ def _of_experts(view: CellView, step: TracedStep, peak: float) -> Rate | None:
     ms = float(np.mean(spent))
     if not point.expert_bytes or ms <= 0 or view.run.layout.pp > 1:
         return None
-    rate = 1e3 * point.expert_bytes / ms
-    if not _LEAST <= rate / peak <= 1.0:
+    words = (
+        f"{point.expert_bytes / 1e9:.4g} GB of experts,"
+        f" {100 * (point.coverage or 1):.3g} % of them by coverage,"
+        f" in {ms:.3g} ms of their kernels a step by timeline"
+    )
+    return _Spent(1e3 * point.expert_bytes / ms, words)
+
+
+def _of_experts(view: CellView, step: TracedStep, peak: float) -> Rate | None:
+    """Return the rate of the expert kernels of a timeline; None where it is no rate."""
+    found = _spent(view, step)
+    if found is None or not _LEAST <= found.rate / peak <= 1.0:
         return None
-    told = f"at concurrency {step.concurrency}"
+    rate, told = found.rate, f"at concurrency {step.concurrency}"
     item = seen(
         view,
         f"rate at which experts are read {told}",
         rate / 1e12,
         "TB/s",
-        f"{point.expert_bytes / 1e9:.4g} GB of experts,"
-        f" {100 * (point.coverage or 1):.3g} % of them by coverage,"
-        f" in {ms:.3g} ms of their kernels a step by timeline:"
-        f" {100 * rate / peak:.3g} % of the data sheet's {peak / 1e12:.3g} TB/s."
-        " Uniform routing is assumed",
+        f"{found.words}: {100 * rate / peak:.3g} % of the data sheet's"
+        f" {peak / 1e12:.3g} TB/s. Uniform routing is assumed",
     )
     return Rate(rate, item, f"{rate / 1e12:.3g} TB/s, measured {told}")
