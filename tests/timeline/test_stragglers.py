@@ -63,7 +63,7 @@ def test_the_rank_that_is_late_is_named_with_its_cause(
     [
         (Plan(), "no rank causes most"),
         (Plan(gloo=False, host_us=lambda _r, _k: 300.0), "ranks wait"),
-        (Plan(transfer_us=80.0), "ranks wait"),
+        (Plan(transfer_us=80.0), "no rank causes most"),
         (
             Plan(
                 attention=lambda r, _k: 1.6 - 0.6 * r, experts=lambda r, _k: 1 + 0.3 * r
