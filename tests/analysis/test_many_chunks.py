@@ -11,7 +11,6 @@ import pytest
 from stepscope.analysis.analyze import analyze
 from stepscope.analysis.cell.columns import columns
 from stepscope.analysis.cell.latency import gap_stats
-from stepscope.analysis.cell.steady import held_window, step_series
 from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.view import views
 from stepscope.run.requests import Request
@@ -105,6 +104,11 @@ def test_a_cell_of_many_chunks_has_the_percentiles_of_all_its_gaps() -> None:
     for name, p in (("median", 50), ("p90", 90), ("p99", 99), ("max", 100)):
         exact = float(np.percentile(every, p)) / 1e6
         assert getattr(found, name) == pytest.approx(exact, rel=1e-12)
-    window = held_window(table)
-    if window is not None:
-        step_series(table, window)
+    bare = [msgspec.structs.replace(r, chunk_offsets_ns=b"") for r in rows]
+    for at_once in (300, 2):
+        kept = columns(tuple(bare), Apart(tuple(rows), at_once))
+        assert len(list(kept.chunks.pieces())) > 1
+        assert gap_stats(kept.chunks) == found
+        arrivals = [p.arrivals_ns for p in kept.chunks.pieces()]
+        expected = np.concatenate([r.chunks_ns for r in rows])
+        assert (np.concatenate(arrivals) == expected).all()

@@ -1,6 +1,7 @@
 """The Ray cluster that is reached from here: connecting to it, and its nodes."""
 
 import contextlib
+import io
 import os
 import socket
 import sys
@@ -41,7 +42,9 @@ def connected() -> Iterator[None]:
         try:
             yield
         finally:
-            ray.shutdown()
+            # On its way out it prints what its threads had still held back.
+            with contextlib.redirect_stdout(io.StringIO()):
+                ray.shutdown()
 
 
 def _knock(address: str) -> None:

@@ -125,7 +125,8 @@ def _judged(context: Context, cell: Cell, result: LoadResult, end: str | None) -
     elif result.stopped:
         status, why = "interrupted", "stopped while it was measured"
     elif result.lost_workers:
-        status, why = "failed", f"{result.lost_workers} client processes died"
+        n = result.lost_workers
+        status, why = "failed", f"{n} client process{'es' if n > 1 else ''} died"
     elif not result.n_ok:
         status, why = "failed", f"all {result.n_failed} requests failed"
         why += _first_failure(context.book.writer.cell_dir(cell.name))
