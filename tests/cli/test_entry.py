@@ -146,3 +146,29 @@ def test_heads_that_can_not_be_shared_have_no_floor() -> None:
         found = run("floor", str(config), "--gpu", "B300", "--tp", degree)
         assert found.returncode == 2
         assert found.stderr.startswith(f"--tp: {degree} does not divide the model's")
+
+
+def test_a_run_that_measured_nothing_says_so_to_whoever_has_left(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    recipe = tmp_path / "r.toml"
+    recipe.write_text(
+        f'name = "r"\nengine = "url"\nmodel = "m"\n'
+        f'[server]\nbase_url = "http://127.0.0.1:{port}"\n'
+        "[workload]\ninput_tokens = 4\noutput_tokens = 4\nconcurrency = [1]\n"
+    )
+    gone, end = os.pipe()
+    os.close(gone)
+    found = subprocess.run(
+        [*STEPSCOPE, "run", str(recipe), "--out", str(tmp_path / "run")],
+        stdout=end,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    os.close(end)
+    assert found.returncode == 3
+    assert "nothing was measured" in found.stderr
+    assert (tmp_path / "run" / "report.html").is_file()

@@ -7,6 +7,7 @@ from types import FrameType
 from typing import NoReturn
 
 from stepscope.cli.output import write_whole
+from stepscope.cli.readers import read_or_not
 from stepscope.clock import SystemClock
 from stepscope.recipe.records import Plan
 from stepscope.session.halt import Halt
@@ -75,8 +76,9 @@ def show(path: Path) -> None:
     page = path / "report.html"
     text = html(run, analysis, board, pictures=pictures_of(run))
     write_whole(page, text)
-    print_summary(Console(highlight=False), run, analysis, board)
-    print(f"\nReport: {page}\nRun:    {path}")
+    with read_or_not():
+        print_summary(Console(highlight=False), run, analysis, board)
+        print(f"\nReport: {page}\nRun:    {path}")
 
 
 def _halt_on_signals(halt: Halt) -> None:
