@@ -83,7 +83,22 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
             '{"cudagraph_mode": "FULL_DECODE_ONLY"}',
             "full graphs for decode steps only; mixed steps run without",
         )
-    elif "custom code" in text or _TRUST.search(text) is not None:
+    elif "CUDAGraphMode" in text:
+        advice.fix(
+            "--compilation-config",
+            "set",
+            '{"cudagraph_mode": "PIECEWISE"}',
+            "a mode that the attention backend supports",
+        )
+    elif not (_refused(failure, log, advice) or _limits(failure, log, advice)):
+        _words(failure, log, advice)
+    return advice
+
+
+def _refused(failure: Failure, log: ServerLog, advice: Advice) -> bool:
+    """A value that this model, this GPU or this release does not take."""
+    text = failure.text
+    if "custom code" in text or _TRUST.search(text) is not None:
         advice.fix(
             "--trust-remote-code",
             "set",
@@ -109,16 +124,9 @@ def _argument(failure: Failure, log: ServerLog) -> Advice:
     elif "ordinal" in failure.names:
         why = "there are more ranks than GPUs that are visible"
         advice.fix(flag(log, "tp"), "lower", None, why, "medium")
-    elif "CUDAGraphMode" in text:
-        advice.fix(
-            "--compilation-config",
-            "set",
-            '{"cudagraph_mode": "PIECEWISE"}',
-            "a mode that the attention backend supports",
-        )
-    elif not _limits(failure, log, advice):
-        _words(failure, log, advice)
-    return advice
+    else:
+        return False
+    return True
 
 
 def _limits(failure: Failure, log: ServerLog, advice: Advice) -> bool:

@@ -12,26 +12,17 @@ UNIFIED_GIB = (142.5, 119.6)
 
 def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
     """The GPU is not free: another tenant, or a share that the desktop leaves short."""
-    numbers = failure.numbers
+    numbers, shared = failure.numbers, 0.0
     free, total = numbers.get("free_gib"), numbers.get("total_gib")
     wanted, share = numbers.get("requested_gib"), numbers.get("utilization")
     name = flag(log, "share")
     if free is None or not total:
-        advice = Advice(why="Part of the GPU was not free at the start.")
-        least, local = numbers.get("least_gib"), numbers.get("local_gib")
-        if least is not None and local is not None:
-            advice.why = (
-                f"One GPU of the group has {least:.2f} GiB free, this one"
-                f" {local:.2f} GiB: {local - least:.2f} GiB of the other are in use."
-            )
-        advice.fix("other process on the GPU", "remove", None, "free the GPU first")
-        return advice
+        return _unbalanced(failure)
     held, budget = total - free, numbers.get("budget_gib")
     advice = Advice(
         why=f"{held:.2f} of {total:.2f} GiB were in use before this server took"
         " anything" + (f"; it wanted {wanted:.2f} GiB." if wanted is not None else ".")
     )
-    shared = 0.0
     if budget is not None and share is not None:
         shared = max(0.0, share * total - budget)
         advice.why += (
@@ -41,9 +32,7 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
         held -= shared
     fits = floor_to((max(0.0, free - 0.25) + shared) / total, 0.01)
     if held > TENANT_GIB and held > 0.04 * total:
-        unified = any(abs(total - size) < 0.5 for size in UNIFIED_GIB) or any(
-            name in _names(log) for name in ("GH200", "GB10", "GB200", "Spark")
-        )
+        unified = _is_unified(total, log)
         if unified:
             advice.fix(
                 "page cache of the host",
@@ -81,6 +70,27 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
     advice.wrong.append(
         "The model is too large: nothing had been loaded when this check failed."
     )
+    return advice
+
+
+def _is_unified(total_gib: float, log: ServerLog) -> bool:
+    """A GPU that shares its memory with the host, by its size or its name."""
+    return any(abs(total_gib - size) < 0.5 for size in UNIFIED_GIB) or any(
+        name in _names(log) for name in ("GH200", "GB10", "GB200", "Spark")
+    )
+
+
+def _unbalanced(failure: Failure) -> Advice:
+    """SGLang compares the GPUs of a group with each other."""
+    advice = Advice(why="Part of the GPU was not free at the start.")
+    least = failure.numbers.get("least_gib")
+    local = failure.numbers.get("local_gib")
+    if least is not None and local is not None:
+        advice.why = (
+            f"One GPU of the group has {least:.2f} GiB free, this one {local:.2f} GiB:"
+            f" {local - least:.2f} GiB of the other are in use."
+        )
+    advice.fix("other process on the GPU", "remove", None, "free the GPU first")
     return advice
 
 
