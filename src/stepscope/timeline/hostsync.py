@@ -59,7 +59,10 @@ def _host_spans(trace: Trace, offset: int) -> dict[str, tuple[I64, I64]]:
     spans, found = trace.spans, {}
     for i, name in enumerate(trace.names):
         if is_host_communication(name):
-            mine = np.flatnonzero((spans.name == i) & spans.is_annotation)
+            mine = np.flatnonzero(spans.name == i)
+            noted = spans.is_annotation[mine]
+            # Torch has had the same work under both categories.
+            mine = mine[noted] if noted.any() else mine
             if len(mine):
                 found[name] = spans.start_ns[mine] - offset, spans.end_ns[mine] - offset
     return found
