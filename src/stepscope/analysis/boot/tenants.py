@@ -32,8 +32,7 @@ def free_memory_advice(failure: Failure, log: ServerLog) -> Advice:
         held -= shared
     fits = floor_to((max(0.0, free - 0.25) + shared) / total, 0.01)
     if held > TENANT_GIB and held > 0.04 * total:
-        unified = _is_unified(total, log)
-        if unified:
+        if unified := _is_unified(total, log):
             advice.fix(
                 "page cache of the host",
                 "remove",
