@@ -142,7 +142,7 @@ def test_answers_of_another_length_are_no_repeats(tmp_path: Path) -> None:
             write(tmp_path / f"o{length}-{number}.json", raw)
     cells = load_foreign(tmp_path).cells
     asked = [(c.workload.output_tokens, c.repeat) for c in cells]
-    assert asked == [(128, 0), (128, 1), (16, 0), (16, 1)]
+    assert asked == [(16, 0), (16, 1), (128, 0), (128, 1)]
 
 
 def test_a_result_with_requests_and_one_without_are_one_point(tmp_path: Path) -> None:
@@ -163,3 +163,12 @@ def test_lengths_that_differ_from_request_to_request_are_not_one(
     write(tmp_path / "a.json", raw)
     (cell,) = load_foreign(tmp_path).cells
     assert cell.workload.output_tokens is None
+
+
+def test_the_tenth_file_of_a_folder_comes_after_the_ninth(tmp_path: Path) -> None:
+    """A first repeat is judged as the first: names must not shuffle them."""
+    for number in (1, 2, 10):
+        write(tmp_path / f"run-{number}.json", summary_only(duration=10.0 + number))
+    cells = load_foreign(tmp_path).cells
+    assert [c.name for c in cells] == ["run-1", "run-2", "run-10"]
+    assert [c.repeat for c in cells] == [0, 1, 2]

@@ -67,7 +67,7 @@ def read_sweep(folder: Path) -> Foreign:
     failed becomes a failed cell, a server that did not start a launch that was not
     ready.
     """
-    files = sorted((p for p in folder.rglob("*.json*") if p.is_file()), key=_natural)
+    files = sorted((p for p in folder.rglob("*.json*") if p.is_file()), key=natural)
     cells: list[Cell] = []
     findings: list[Finding] = []
     failures: dict[str, str] = {}
@@ -131,7 +131,7 @@ def is_sweep(folder: Path) -> bool:
     )
 
 
-def _natural(path: Path) -> tuple[object, ...]:
+def natural(path: Path) -> tuple[object, ...]:
     """Order ``run=10`` behind ``run=9``."""
     pieces = re.split(r"(\d+)", str(path))
     return tuple((not p.isdigit(), int(p) if p.isdigit() else p) for p in pieces)

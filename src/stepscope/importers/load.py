@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from stepscope.errors import ArchiveError, RecipeError
-from stepscope.importers.bare import is_sweep, read_files, read_sweep
+from stepscope.importers.bare import is_sweep, natural, read_files, read_sweep
 from stepscope.importers.boot import is_boot, read_boot
 from stepscope.importers.files import existing, read_bytes
 from stepscope.importers.foreign import Foreign
@@ -61,7 +61,7 @@ def _read(path: Path) -> Foreign:
         return read_sweep(path)
     if is_boot(path):
         return read_boot(path)
-    results = [file for file in sorted(path.iterdir()) if is_result(file)]
+    results = [f for f in sorted(path.iterdir(), key=natural) if is_result(f)]
     if results:
         return read_files(results, path)
     for file in sorted(path.glob("*.json*")):
