@@ -401,13 +401,14 @@ class TestBandwidth:
 
 
 class TestCompute:
-    def cpu(self, bench: Bench, total: float, thread: float | None) -> Any:
+    def cpu(self, bench: Bench, total: float, thread: float | None, **over: Any) -> Any:
         busiest = {} if thread is None else {"server": thread}
         telemetry = bench.telemetry(
             n_samples_total=0,
             n_samples_in_window=0,
             process_cpu_pct={"server": total},
             busiest_thread_cpu_pct=busiest,
+            **over,
         )
         run = bench.run(engine="embedded", gpu=None, n_gpus=0)
         return bench.entry("compute", run, bench.result(telemetry=telemetry))
@@ -447,8 +448,23 @@ class TestCompute:
     ) -> None:
         assert self.cpu(bench, 99.0, None).status == "standing"
 
-    def test_an_idle_process_rules_it_out(self, bench: Bench) -> None:
-        assert self.cpu(bench, 20.0, 18.0).status == "ruled-out"
+    @pytest.mark.parametrize(
+        ("over", "status"),
+        [
+            ({"busiest_thread_waited_pct": {"server": 0.3}}, "ruled-out"),
+            ({"host_cpu_pct": 15.0}, "ruled-out"),
+            ({"host_cpu_pct": 100.0}, "standing"),
+            ({}, "standing"),
+            (
+                {"host_cpu_pct": 100.0, "busiest_thread_waited_pct": {"server": 0.3}},
+                "ruled-out",
+            ),
+        ],
+    )
+    def test_an_idle_process_rules_it_out_where_it_had_a_core(
+        self, bench: Bench, over: dict[str, Any], status: str
+    ) -> None:
+        assert self.cpu(bench, 20.0, 18.0, **over).status == status
 
     def test_a_busy_server_thread_says_nothing_where_a_gpu_computes(
         self, bench: Bench

@@ -27,6 +27,8 @@ _THREAD_BUSY_PCT = 90.0
 _OTHERS_PCT = 20.0
 #: The thread was ready and had no core, percent of the window.
 _STARVED_PCT = 10.0
+#: From it on a thread may have found no core, where nobody counted its wait.
+_HOST_BUSY_PCT = 70.0
 _ROLES = ("server", "engine-core", "worker")
 
 
@@ -160,9 +162,33 @@ def _judge_thread(
             evidence=(item, whole),
         )
     if total < AT_MOST_PCT:
-        return Opinion(status="ruled-out", share_pct=total, evidence=(whole,))
+        room = _had_a_core(view, role)
+        if room is None:
+            return Opinion(status="standing", evidence=(item, whole))
+        return Opinion(status="ruled-out", share_pct=total, evidence=(whole, room))
     # Several busy threads may spin: at barriers, or polling for each other's results.
     return Opinion(status="standing", evidence=(item, whole))
+
+
+def _had_a_core(view: CellView, role: str) -> Evidence | None:
+    """Return what says that a thread ran whenever it could; None: nothing does.
+
+    Else the time that it did not run for may be time without a core, on a machine that
+    others keep busy.
+    """
+    telemetry = view.result.telemetry if view.result is not None else None
+    if telemetry is None:
+        return None
+    waited = telemetry.busiest_thread_waited_pct.get(role)
+    if waited is not None:
+        why = "it did not run since it had nothing to do"
+        told = f"busiest thread of the {role} process, ready and without a core"
+        return seen(view, told, waited, "% of the window", why)
+    host = telemetry.host_cpu_pct
+    if host is None or host >= _HOST_BUSY_PCT:
+        return None
+    why = "all cores together: a thread that wanted one found one"
+    return seen(view, "CPU of the host", host, "%", why)
 
 
 def _process(view: CellView, role: str, total: float) -> Evidence:
@@ -214,7 +240,8 @@ COMPUTE = Hypothesis(
             threshold=f"supported: one thread at {_THREAD_BUSY_PCT:.0f} % of a core or"
             f" more and all others together within {_OTHERS_PCT:.0f} %; ruled out:"
             f" all together below {AT_MOST_PCT:.0f} %; neither where it was ready and"
-            f" had no core for {_STARVED_PCT:.0f} % of the window",
+            f" had no core for {_STARVED_PCT:.0f} % of the window, or where nobody"
+            f" counted that on a host {_HOST_BUSY_PCT:.0f} % busy",
             blind="arithmetic against memory stalls; the model against its loop",
             test=_one_thread,
         ),
