@@ -10,7 +10,7 @@ from stepscope.engines.nsys import IMPORTER, NsysOrder, importer_of
 from stepscope.engines.processes import single_role, vllm_role
 from stepscope.recipe.loader import load_recipe
 
-ORDER = NsysOrder(session="s1", scratch="/scratch/x", server_tmp="/var/tmp")
+ORDER = NsysOrder(session="s1", scratch="/scratch/x", server_tmp="/server/tmp")
 RECIPE = """
 name = "r"
 engine = "{engine}"
@@ -28,7 +28,7 @@ def test_a_server_is_launched_in_a_session_that_records_every_node_of_a_graph() 
     assert ORDER.launch == (
         "nsys", "launch", "--session-new=s1", "--trace=cuda,nvtx",
         "--cuda-graph-trace=node", "--trace-fork-before-exec=true",
-        "--show-output=true", "--wait=primary", "env", "TMPDIR=/var/tmp",
+        "--show-output=true", "--wait=primary", "env", "TMPDIR=/server/tmp",
     )  # fmt: skip
     assert ORDER.environment == {"TMPDIR": "/scratch/x"}
 
