@@ -53,7 +53,8 @@ MEMORY = {
     "profile-encoder-mm-0.20": Right("gpu-oom-profile", root="22.00 GiB", code=1, fixes=(("--max-num-batched-tokens", "lower", 4096),)),
     "warmup-0.29-dp4-ep": Right("gpu-oom-warmup-after-kv", root="MemoryError: CUDA out of memory. Tried to allocate 5.20", process="Worker_DP2_EP2", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.919),), never=("memory limit", "raise --gpu")),
     "warmup-0.11.2-deepgemm": Right("gpu-oom-warmup-after-kv", root="Tried to allocate 1.00 GiB. GPU 1", process="Worker_TP1", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.893),)),
-    "warmup-llama-compute-buffer": Right("gpu-oom-warmup-after-kv", root="allocating 4096.00 MiB", code=1),
+    # 45000 free - 30000 - 12288 = 2712 MiB for 4096; 65536 x (1 - 1.1 x 1384 / 12288)
+    "warmup-llama-compute-buffer": Right("gpu-oom-warmup-after-kv", root="allocating 4096.00 MiB", code=1, fixes=(("--ctx-size", "lower", 57344),)),
     "warmup-tenant-joined": Right("gpu-oom-capture", code=1, fixes=(("other process on the GPU", "remove", "7.90 GiB"),)),
     "capture-0.10.2-tp2": Right("gpu-oom-capture", root="Tried to allocate 192.00 MiB", process="Worker_TP1", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.95),), never=("raise --gpu",)),
     "capture-sglang-0.4.6-tp8-rank7": Right("gpu-oom-capture", root="Tried to allocate 512.00 MiB. GPU 7", process="TP7", code=137, fixes=(("--mem-fraction-static", "lower", 0.88),), never=("other process", "memory limit")),
@@ -78,7 +79,7 @@ MEMORY = {
     "smallkv-v0-0.8.5": Right("kv-smaller-than-context", root="max seq len (40960)", code=1, fixes=(("--max-model-len", "lower", 22608),)),
     "smallkv-0.32-json": Right("kv-smaller-than-context", root="max seq len (262144)", process="EngineCore", code=1, fixes=(("--max-model-len", "lower", 91744),)),
     "smallkv-0.15-no-estimate": Right("kv-smaller-than-context", root="max seq len (65536)", code=1, fixes=(("--max-model-len", "lower", 24576), ("--gpu-memory-utilization", "raise", 0.77))),
-    "smallkv-llama-kv": Right("kv-smaller-than-context", root="allocating 16384.00 MiB", code=1, fixes=(("--ctx-size", "lower", 124672),)),
+    "smallkv-llama-kv": Right("kv-smaller-than-context", root="allocating 16384.00 MiB", code=1, fixes=(("--ctx-size", "lower", 112128),)),
     "free-0.9.2": Right("free-memory-below-request", root="Free memory on device (3.22/4.0", code=1, fixes=(("--gpu-memory-utilization", "lower", 0.74),)),
     "free-0.32-excluding": Right("free-memory-below-request", root="Free memory on device cuda:1", process="Worker_TP1", code=1),
     "free-sglang-unbalanced": Right("free-memory-below-request", root="memory capacity is unbalanced", code=-9),

@@ -3,6 +3,7 @@
 import msgspec
 
 from stepscope.analysis.boot.advice import Advice, flag, number
+from stepscope.analysis.boot.oom_early import BESIDE_LAYERS
 from stepscope.analysis.boot.room import (
     ceil_to,
     device_at_least_gib,
@@ -301,15 +302,16 @@ def _llama_context(failure: Failure, log: ServerLog) -> Advice:
     free = log.ledger.free_at_start_gib
     if free is not None:
         free -= log.ledger.weights_gib or 0.0
-    value = context // 2 if context else None
+    value, effect = context // 2 if context else None, "a shorter context and cache"
     one = (number(log, "n_gpus") or 1) == 1
     if context and asked and one and free is not None and 0 < free < asked:
-        value = int(floor_to(context * free / asked, 256))
+        value = int(floor_to(context * (1 - BESIDE_LAYERS) * free / asked, 256))
+        effect += "; a tenth of what is free is left for the buffers of a step"
     advice = Advice(
         why="The cache for the whole context is allocated at once, and it did not fit"
         + (f": {asked:.2f} GiB." if asked else ".")
     )
-    advice.fix("--ctx-size", "lower", value, "a shorter context, a smaller cache")
+    advice.fix("--ctx-size", "lower", value, effect)
     advice.fix(
         "--cache-type-k", "set", "q8_0", "halves the keys' share of the cache", "low"
     )

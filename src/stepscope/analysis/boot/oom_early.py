@@ -102,7 +102,8 @@ def llama_steps_advice(failure: Failure, log: ServerLog, advice: Advice) -> None
             advice.why += f" {free:.2f} GiB were left beside the weights and the cache."
             step = power_of_two_below(step * free / asked) if step else None
             if tokens:
-                kept = tokens * (1 - (asked - free) / kv)
+                missing = (1 + BESIDE_LAYERS) * (asked - free)
+                kept = tokens * (1 - missing / kv)
                 context = int(floor_to(kept, 256)) if kept >= 256 else None
         else:
             step = None
@@ -119,7 +120,7 @@ def llama_steps_advice(failure: Failure, log: ServerLog, advice: Advice) -> None
         "--ctx-size",
         "lower",
         context,
-        "a shorter context gives up as much of the cache as is missing",
+        "a shorter context gives up what is missing of the cache, and a tenth more",
         "medium" if context is not None else "low",
     )
 
