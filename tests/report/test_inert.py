@@ -25,7 +25,7 @@ LONG = "x" * 100_000
         ("tab\tand line\nstay", "tab\tand line\nstay"),
         ("\x00\x1b\x7f\x85", "\ufffd" * 4),
         ("\ud800", "\ufffd"),
-        ("\u202e right to left stays", "\u202e right to left stays"),
+        ("\u05d0\u200f right to left stays", "\u05d0\u200f right to left stays"),
     ],
 )
 def test_what_xml_can_not_hold_is_replaced(text: str, shown: str) -> None:
@@ -149,3 +149,16 @@ def test_hostile_text_in_new_sections_adds_no_element(page: str, small: Small) -
 
 def test_text_of_either_direction_stays_in_its_own_element(page: str) -> None:
     assert "unicode-bidi: isolate" in page
+
+
+@pytest.mark.parametrize("mark", "\u202a\u202b\u202d\u202e\u2066\u2067\u2068\u2069")
+def test_a_name_does_not_turn_the_digits_of_a_sentence_around(mark: str) -> None:
+    assert fit(f"a{mark}b reads 842") == "a\ufffdb reads 842"
+    links = Links({"cell-1": "c"})
+    assert mark not in links.told(f"cell-1{mark}: 842 tokens/s")
+    assert mark not in links.link(f"cell-1{mark}")
+
+
+def test_letters_of_either_direction_stay() -> None:
+    text = "\u05d0\u05d1\u05d2 \u0639\u0631\u0628 abc \u200f842"
+    assert fit(text) == text

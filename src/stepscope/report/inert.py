@@ -5,8 +5,12 @@ import re
 from markupsafe import Markup, escape
 
 #: Control characters but tab and line feed, and halves of surrogate pairs: XML and
-#: UTF-8 can not hold them.
-_UNFIT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff\ud800-\udfff]")
+#: UTF-8 can not hold them. Then what overrides or isolates a direction of writing: one
+#: that a name leaves open turns the digits of the sentence around it. Letters of either
+#: direction need none of them.
+_UNFIT = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ufffe\uffff\ud800-\udfff]"
+)
 #: More of one message nobody reads; the raw file has it all.
 MOST_CHARACTERS = 1500
 
