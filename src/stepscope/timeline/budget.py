@@ -6,7 +6,7 @@ import numpy as np
 
 from stepscope.timeline.columns import I64, KERNEL, Bool, Trace
 from stepscope.timeline.gaps import CAUSES, Gaps
-from stepscope.timeline.intervals import Intervals, clip, length, subtract, union
+from stepscope.timeline.intervals import Intervals, covered, subtract, union
 
 _PARTS = ("compute", "communication", "memcpy", "idle")
 
@@ -75,13 +75,14 @@ def period_budgets(device: Lanes, gaps: Gaps, start: I64, end: I64) -> PeriodBud
         when the trace closes) and the idle part by cause.
     """
     parts = np.zeros((len(start), 4), dtype=np.int64)
-    idle = np.zeros((len(start), len(CAUSES)), dtype=np.int64)
-    for i, (lo, hi) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-        for j, lane in enumerate((device.compute, device.communication, device.memcpy)):
-            parts[i, j] = length(clip(lane, lo, hi))
-        inside = (gaps.start_ns >= lo) & (gaps.end_ns <= hi)
-        idle[i] = gaps.parts_ns[inside].sum(axis=0)
-        parts[i, 3] = idle[i].sum()
+    for j, lane in enumerate((device.compute, device.communication, device.memcpy)):
+        parts[:, j] = covered(lane, end) - covered(lane, start)
+    nothing = np.zeros((1, len(CAUSES)), dtype=np.int64)
+    before = np.concatenate([nothing, np.cumsum(gaps.parts_ns, axis=0)])
+    first = np.searchsorted(gaps.start_ns, start)
+    last = np.searchsorted(gaps.end_ns, end, side="right")
+    idle = before[np.maximum(last, first)] - before[first]
+    parts[:, 3] = idle.sum(axis=1)
     return PeriodBudget(period_ns=end - start, parts_ns=parts, idle_ns=idle)
 
 

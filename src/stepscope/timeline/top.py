@@ -54,15 +54,20 @@ def top_gaps(
     gaps, ops, names = device.gaps, device.trace.ops, device.trace.names
     n = max(len(device.start), 1)
     inside = np.flatnonzero(in_periods(device, gaps.start_ns))
-    pairs: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for i in inside.tolist():
-        before = short_name(names[ops.name[gaps.before[i]]])
-        pairs[(before, short_name(names[ops.name[gaps.after[i]]]))].append(i)
+    short: dict[str, int] = {}
+    of = np.array([short.setdefault(short_name(x), len(short)) for x in names] or [0])
+    words = list(short)
+    pair = of[ops.name[gaps.before[inside]]] * len(words)
+    pair += of[ops.name[gaps.after[inside]]]
+    kinds, first, kind_of = np.unique(pair, return_index=True, return_inverse=True)
     lasted = gaps.end_ns - gaps.start_ns
-    order = sorted(pairs.items(), key=lambda kv: -int(lasted[kv[1]].sum()))[:_TOP]
+    total = np.zeros(len(kinds), dtype=np.int64)
+    np.add.at(total, kind_of, lasted[inside])
     found = []
-    for (before, after), index in order:
-        worst = index[int(np.argmax(lasted[index]))]
+    for k in np.lexsort((first, -total))[:_TOP].tolist():
+        before, after = (words[i] for i in divmod(int(kinds[k]), len(words)))
+        index = inside[kind_of == k]
+        worst = int(index[np.argmax(lasted[index])])
         long = int(lasted[worst]) > _LONG_NS
         where = (int(gaps.start_ns[worst]), int(gaps.end_ns[worst]))
         expected = None if typical is None else ms(typical * len(index) / n)
