@@ -32,9 +32,9 @@ class Plan:
 
     ``host_us`` passes before the all-reduce on the host, ``launch_us`` inside the
     graph launch; ``attention`` and ``experts`` stretch kernels, ``tail_us`` is added
-    to the sampling after the graph; ``rooted`` adds a broadcast from rank 0 to each
-    layer; ``ahead`` lets the host prepare the next step while the device runs one.
-    Rank r reads its clock ``offset_us[r]`` ahead and its trace begins with step
+    to the sampling after the graph; ``rooted`` adds so many broadcasts from rank 0
+    to each layer; ``ahead`` lets the host prepare the next step while the device runs
+    one. Rank r reads its clock ``offset_us[r]`` ahead and its trace begins with step
     ``first[r]``.
     """
 
@@ -48,7 +48,7 @@ class Plan:
     tail_us: Callable[[int, int], float] = lambda _r, _k: 0.0
     transfer_us: float = 12.0
     gloo: bool = True
-    rooted: bool = False
+    rooted: int = 0
     ahead: bool = False
     noted: bool = True
     offset_us: tuple[float, ...] = (0.0, 0.0)
@@ -141,7 +141,7 @@ def _one_layer(
     rng: np.random.Generator,
 ) -> None:
     block, step = what
-    if plan.rooted:
+    for _ in range(plan.rooted):
         arrived = [rank.device + 0.6 for rank in ranks]
         for r, rank in enumerate(ranks):
             # The root leaves as soon as its data lie with the others.

@@ -112,8 +112,11 @@ def test_a_small_offset_says_how_much_of_waiting_is_open() -> None:
     assert not [f for f in found(LATE_LAUNCH).findings if f.code == "waiting-open"]
 
 
-def test_a_broadcast_whose_root_leaves_early_spoils_no_other_collective() -> None:
-    rooted = Plan(rooted=True, launch_us=LATE_LAUNCH.launch_us)
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_broadcast_whose_root_leaves_early_spoils_no_other_collective(
+    n: int,
+) -> None:
+    rooted = Plan(rooted=n, launch_us=LATE_LAUNCH.launch_us)
     assert found(rooted).straggler_rank == 1
     assert {c.name for c in found(rooted).collectives} == {
         GLOO,

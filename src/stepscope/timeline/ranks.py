@@ -20,6 +20,8 @@ from stepscope.timeline.steps import Steps
 
 #: Stamps of two devices on one clock order a cause and its effect to this.
 _AGREE_NS = 1_000
+#: So many collectives do not meet by chance. Fewer must be half of all.
+_ENOUGH = 20
 
 
 def match_ranks(traces: list[Trace], steps: list[Steps]) -> Matching:
@@ -46,10 +48,10 @@ def match_ranks(traces: list[Trace], steps: list[Steps]) -> Matching:
         return Matching(matches=(), offsets_ns=(), refused="no collectives in common")
     held = tuple(m for m in matches if _meets(m))
     n, n_held = (sum(len(m.step) for m in each) for each in (matches, held))
-    offsets = _offsets(held) if 2 * n_held >= n else _offsets(matches)
-    shifted = tuple(
-        shifted_by(m, offsets) for m in (held if 2 * n_held >= n else matches)
-    )
+    if 2 * n_held < n and (n_held < _ENOUGH or 10 * n_held < n):
+        held = matches
+    offsets = _offsets(held)
+    shifted = tuple(shifted_by(m, offsets) for m in held)
     invalid = invalid_share(shifted, TOLERANCE_NS)
     if invalid > MOST_INVALID:
         why = (
