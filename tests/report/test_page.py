@@ -394,3 +394,11 @@ def test_a_page_does_not_say_where_its_maker_keeps_his_runs(small: Small) -> Non
     text = page_of(small.run(), replace(analysis, traced=(there,)))
     assert "/home/me" not in text
     assert 'href="traces/c8/0.json.gz"' in text
+
+
+def test_a_run_without_a_cell_says_so_and_draws_no_empty_table(small: Small) -> None:
+    run, analysis = small.run(cells=()), small.analysis(cells=(), groups=())
+    text = page_of(run, analysis)
+    assert "No cell was measured." in text
+    assert "Cells, scrollable" not in text
+    assert "No cell was measured." not in page_of(small.run(), small.analysis())
