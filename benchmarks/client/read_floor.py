@@ -43,7 +43,7 @@ async def _read(socks: list[socket.socket]) -> int:
 
     def readable(sock: socket.socket) -> None:
         nonlocal n_reads, n_open
-        data, _, _, _ = sock.recvmsg(64 << 10, 64)
+        data, _, _, _ = sock.recvmsg(8 << 10, 64)
         if data:
             n_reads += 1
             return
