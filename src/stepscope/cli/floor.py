@@ -110,13 +110,7 @@ def floor(
         )
     device = _gpu(gpu, bandwidth)
     shape = _shape(model_config, like)
-    heads = shape.n_attention_heads
-    if heads and tp > 0 and heads % tp:
-        raise RecipeError(
-            "--tp",
-            f"{tp} does not divide the model's {heads} attention heads",
-            "expected a divisor of it: no engine takes another",
-        )
+    _share_heads(shape, tp)
     document = floor_document(
         shape,
         device,
@@ -139,6 +133,17 @@ def floor(
         click.echo(msgspec.json.encode(document).decode())
     else:
         _print(document)
+
+
+def _share_heads(shape: ModelShape, tp: int) -> None:
+    """Refuse a degree that no engine takes."""
+    heads = shape.n_attention_heads
+    if heads and tp > 0 and heads % tp:
+        raise RecipeError(
+            "--tp",
+            f"{tp} does not divide the model's {heads} attention heads",
+            "expected a divisor of it",
+        )
 
 
 def _shape(path: Path, like: str | None) -> ModelShape:
