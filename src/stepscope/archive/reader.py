@@ -50,7 +50,7 @@ _NOT_CLOSED = Finding(
     code="not-closed",
     severity="warning",
     message="the run has no manifest: it was killed, is still going, or lost that file."
-    " What was kept is read as it lies; nothing says that it is all there, or unchanged",
+    " What was kept is read as it lies; nothing says that it is all, or unchanged",
     hint="Resume the run (stepscope run RECIPE --resume --out RUN), which closes it.",
 )
 _PARSERS = frozenset({"vllm", "sglang", "llamacpp"})
