@@ -102,7 +102,7 @@ def runs(draw: st.DrawFn) -> Run:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(run=runs())
 def test_any_run_is_analysed_and_holds_no_nan(run: Run) -> None:
     found = analyze(run)

@@ -62,7 +62,7 @@ def test_failed_requests_enter_no_latency(served: Served) -> None:
     assert columns((*good, *bad)).ttft_ns().size == 8
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(
     seed=st.integers(0, 2**32 - 1),
     slots=st.integers(1, 16),

@@ -85,7 +85,7 @@ def some(draw_seed: int, n: int) -> Columns:
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(1, 200))
 def test_littles_law_is_an_identity_on_any_records(seed: int, n: int) -> None:
     rows = some(seed, n)
@@ -97,7 +97,7 @@ def test_littles_law_is_an_identity_on_any_records(seed: int, n: int) -> None:
     assert law.mean_in_flight == pytest.approx(lengths.sum() / span.length_ns)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32 - 1), n=st.integers(2, 100))
 def test_a_lost_request_breaks_it_by_its_share(seed: int, n: int) -> None:
     rows = some(seed, n)

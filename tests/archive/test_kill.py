@@ -203,7 +203,7 @@ def test_more_requests_than_a_row_group_come_out_in_order_of_sending(
     assert open_run(tmp_path / "r").cells[0].requests == rows
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     bodies=st.lists(st.binary(min_size=1, max_size=40), max_size=6),
     tail=st.binary(max_size=30),

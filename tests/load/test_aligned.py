@@ -21,7 +21,7 @@ def request(index: int = 0, **fields: Any) -> Request:
 
 
 @given(st.integers(0, 2**32), st.integers(-(10**15), 10**15))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_the_truth_lies_within_the_error_whatever_each_way_takes(
     seed: int, ahead_ns: int
 ) -> None:

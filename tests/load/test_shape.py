@@ -261,7 +261,7 @@ ODD = st.sampled_from(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(ODD, min_size=1, max_size=30),
     st.lists(st.integers(0, 4_000), max_size=6),

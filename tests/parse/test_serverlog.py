@@ -320,7 +320,7 @@ LINES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(LINES, st.integers(0, 10_000))
 def test_any_lines_give_a_record_whose_lines_and_sums_hold_however_it_came(
     lines: list[bytes], at: int
@@ -334,7 +334,7 @@ def test_any_lines_give_a_record_whose_lines_and_sums_hold_however_it_came(
     assert reader.close() == log
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(CASES), st.integers(0, 20_000), st.binary(max_size=6))
 def test_a_damaged_log_still_gives_a_sound_record_and_verdict(
     path: Path, at: int, noise: bytes
@@ -347,7 +347,7 @@ def test_a_damaged_log_still_gives_a_sound_record_and_verdict(
     check_document(log, None)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.sampled_from(CASES), st.integers(0, 20_000), st.integers(1, 400))
 def test_a_log_that_lost_a_piece_claims_nothing_beyond_its_lines(
     path: Path, at: int, length: int

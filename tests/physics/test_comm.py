@@ -38,7 +38,7 @@ def test_experts_over_data_parallel_ranks_gather_and_scatter(shape_of: ShapeOf) 
 
 
 @given(batch=st.floats(1, 1e4), ep=st.sampled_from([2, 4, 8, 16, 32]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_sending_to_the_chosen_experts_is_never_more_than_gathering(
     shape_of: ShapeOf, batch: float, ep: int
 ) -> None:

@@ -43,7 +43,7 @@ def survives(config: dict[str, Any]) -> bool:
 
 @pytest.mark.parametrize("name", NAMES)
 @given(data=st.data())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_damaged_field_is_named_or_survived(name: str, data: st.DataObject) -> None:
     config: dict[str, Any] = json.loads((CONFIGS / f"{name}.json").read_text())
     part = config
@@ -65,7 +65,7 @@ def test_a_damaged_field_is_named_or_survived(name: str, data: st.DataObject) ->
     json_values | st.sampled_from(["fp8", "awq", "modelopt", "compressed-tensors"]),
     max_size=5,
 ))  # fmt: skip
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_damaged_quantization_is_named_or_survived(quant: dict[str, Any]) -> None:
     config = json.loads((CONFIGS / "llama-3-8b.json").read_text())
     config["quantization_config"] = quant

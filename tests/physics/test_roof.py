@@ -40,7 +40,7 @@ def test_attention_of_one_entry_is_a_product_and_a_sum_a_head(
 
 
 @given(batch=st.floats(1, 1e5), tp=st.sampled_from([1, 2, 4, 8]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_ranks_share_the_work_of_experts_evenly(
     shape_of: ShapeOf, batch: float, tp: int
 ) -> None:

@@ -24,7 +24,7 @@ degrees = st.sampled_from([1, 2, 4, 8])
 
 
 @given(name=names, batch=batches, more=st.floats(1.0, 100.0), context=contexts)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_bytes_never_fall_with_the_batch(
     shape_of: ShapeOf, name: str, batch: float, more: float, context: int
 ) -> None:
@@ -35,7 +35,7 @@ def test_bytes_never_fall_with_the_batch(
 
 
 @given(name=names, batch=batches, context=contexts, longer=st.integers(0, 100_000))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_bytes_never_fall_with_the_context(
     shape_of: ShapeOf, name: str, batch: float, context: int, longer: int
 ) -> None:
@@ -47,7 +47,7 @@ def test_bytes_never_fall_with_the_context(
 
 
 @given(name=names, batch=batches, context=contexts, tp=degrees, dp=degrees)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_the_parts_sum_to_the_whole(
     shape_of: ShapeOf, name: str, batch: float, context: int, tp: int, dp: int
 ) -> None:
@@ -59,7 +59,7 @@ def test_the_parts_sum_to_the_whole(
 
 
 @given(name=names, batch=batches, context=contexts, tp=st.sampled_from([2, 4, 8]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_tensor_parallelism_divides_at_most_by_its_degree(
     shape_of: ShapeOf, name: str, batch: float, context: int, tp: int
 ) -> None:
@@ -97,7 +97,7 @@ def test_latents_are_whole_on_every_rank(shape_of: ShapeOf) -> None:
     batch=batches,
     group=st.sampled_from([(1, 8), (8, 1), (2, 4), (4, 2)]),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_experts_cost_the_same_whole_or_sliced(
     shape_of: ShapeOf, name: str, batch: float, group: tuple[int, int]
 ) -> None:
@@ -110,7 +110,7 @@ def test_experts_cost_the_same_whole_or_sliced(
 
 
 @given(batch=batches, dp=degrees)
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_experts_of_all_ranks_do_not_depend_on_how_attention_is_spread(
     shape_of: ShapeOf, batch: float, dp: int
 ) -> None:

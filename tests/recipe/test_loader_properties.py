@@ -66,7 +66,7 @@ def read(text: str) -> Recipe | None:
 
 
 @given(st.dictionaries(_KEYS, _VALUES, max_size=8))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_toml_is_read_or_refused(data: dict[str, Any]) -> None:
     read("\n".join(f"{toml(k)} = {toml(v)}" for k, v in data.items()))
 
@@ -75,7 +75,7 @@ def test_any_toml_is_read_or_refused(data: dict[str, Any]) -> None:
     st.sampled_from(EXAMPLES),
     st.lists(st.tuples(st.integers(0, 60), _KEYS, _VALUES), min_size=1, max_size=4),
 )
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_recipe_with_lines_replaced_is_read_or_refused(
     text: str, changes: list[tuple[int, str, Any]]
 ) -> None:
@@ -91,7 +91,7 @@ def test_a_recipe_with_lines_replaced_is_read_or_refused(
 
 
 @given(st.sampled_from(EXAMPLES), st.integers(0, 2000), st.integers(0, 40), _TEXT)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_recipe_with_text_cut_out_is_read_or_refused(
     text: str, at: int, length: int, new: str
 ) -> None:

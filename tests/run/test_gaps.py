@@ -65,7 +65,7 @@ def test_they_are_those_of_all_gaps_at_once(kind: str, gaps: Gaps) -> None:
 
 
 @given(st.lists(st.integers(0, 2**53 - 1), min_size=1, max_size=60))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_order_statistic_is_one_of_the_gaps(gaps: list[int]) -> None:
     found = statistics([np.array(gaps, np.int64)])
     ordered = sorted(gaps)

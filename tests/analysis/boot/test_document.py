@@ -15,7 +15,7 @@ def mangled(line: bytes, digit: int) -> bytes:
     return bytes(48 + digit if 49 <= b <= 57 else b for b in line)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.one_of(
