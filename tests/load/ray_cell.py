@@ -35,7 +35,11 @@ def main() -> None:
     folder = Path(where)
     journals = folder / "cell"
     journals.mkdir()
-    room = {"num_cpus": 1, "object_store_memory": 80 << 20, "include_dashboard": False}
+    room: dict[str, object] = {
+        "num_cpus": 1,
+        "object_store_memory": 80 << 20,
+        "include_dashboard": False,
+    }
     cluster = Cluster(initialize_head=True, head_node_args=room)
     room.pop("include_dashboard")
     if words == ["elsewhere"]:

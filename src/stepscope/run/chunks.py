@@ -9,13 +9,11 @@ if TYPE_CHECKING:
 
 
 class ChunkTimes(Protocol):
-    """When the chunks of a cell's requests came, in the order of ``Cell.requests``.
+    """When the chunks of a cell's requests came, in the order of ``Cell.requests``."""
 
-    Attributes:
-        n: How many there are.
-    """
-
-    n: int
+    @property
+    def n(self) -> int:
+        """How many there are."""
 
     def pieces(
         self,
