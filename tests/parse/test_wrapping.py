@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from stepscope.parse.log.frame import FrameReader
 from stepscope.parse.log.wrapping import Wrapping
 from stepscope.parse.serverlog import parse_log
 
@@ -86,3 +87,35 @@ def test_only_as_many_prefixes_are_taken_off_as_the_first_line_has() -> None:
     wrapping = Wrapping()
     wrapping.bare([b"a-1  | INFO 06-02 09:00:00 [core.py:1] x"])
     assert wrapping.bare([b"a-2  | name | value"]) == [b"name | value"]
+
+
+@pytest.mark.parametrize("odd", ["NaN", "1e999", '"\\ud800"'])
+def test_a_json_line_with_what_strict_decoders_refuse_is_read_like_any_other(
+    odd: str,
+) -> None:
+    line = (
+        '{"levelname": "INFO", "asctime": "06-02 09:00:0%d", "processName":'
+        ' "APIServer", "x": %s, "message": "%s"}\n'
+    )
+    said = "vLLM API server version 0.19.0", "Application startup complete."
+    logs = [
+        "".join(line % (n, value, text) for n, text in enumerate(said))
+        for value in ("1", odd)
+    ]
+    plain, found = (parse_log(log.encode()) for log in logs)
+    assert found == plain
+    assert found.version == "0.19.0"
+
+
+def test_each_json_line_has_its_own_stamp() -> None:
+    reader = FrameReader()
+    stamps = ["06-02 09:00:01", "06-02 09:00:01", None, "2026-06-02T09:00:02", "later"]
+    read = [
+        reader.read(json.dumps({"asctime": at, "processName": "p", "message": "m"}))
+        for at in [*stamps, stamps[0]]
+    ]
+    first = read[0].at_s
+    assert first is not None
+    clocks = [frame.clock for frame in read]
+    assert clocks == ["year", "year", None, "unix", None, "year"]
+    assert [f.at_s == first for f in read] == [True, True, False, False, False, True]

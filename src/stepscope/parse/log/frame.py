@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from stepscope.parse.log.wrapping import ANSI, CONTAINER
 
 _ANSI = re.compile(ANSI.pattern.decode())
@@ -76,6 +78,8 @@ class FrameReader:
     def __init__(self) -> None:
         self._stamp = ""
         self._at_s: float | None = None
+        self._json_stamp: object = None
+        self._json_at: tuple[float | None, str | None] = (None, None)
         self._heads: dict[str, Head | None] = {}
         self._minute = b""
         self._minute_s: float | None = None
@@ -232,10 +236,7 @@ class FrameReader:
         return Frame(text.rstrip("\r"), process)
 
     def _json(self, text: str) -> Frame:
-        try:
-            record = json.loads(text)
-        except (ValueError, RecursionError):
-            return self._bare(text)
+        record = _record(text)
         if not isinstance(record, dict):
             return self._bare(text)
         inner = record.get("log")
@@ -244,7 +245,9 @@ class FrameReader:
             if inner.startswith("{") and '"log"' in inner[:12]:
                 return self._bare(inner)
             return self.read(inner)
-        message = next((record[k] for k in _MESSAGES if k in record), None)
+        message = record.get("message")
+        if message is None:
+            message = next((record[k] for k in _MESSAGES if k in record), None)
         if not isinstance(message, str):
             return self._bare(text)
         own = "processName" in record and message[:1] not in ("(", "[", "\x1b")
@@ -267,7 +270,9 @@ class FrameReader:
         level = record.get("levelname", record.get("level"))
         stamp = record.get("asctime", record.get("timestamp"))
         process = record.get("processName", record.get("process_name"))
-        at_s, clock = self._json_stamp(stamp)
+        if stamp != self._json_stamp:  # most lines share it with the one before
+            self._json_stamp, self._json_at = stamp, self._json_clock(stamp)
+        at_s, clock = self._json_at
         return Frame(
             message,
             process if isinstance(process, str) else None,
@@ -276,7 +281,7 @@ class FrameReader:
             clock,
         )
 
-    def _json_stamp(self, stamp: object) -> tuple[float | None, str | None]:
+    def _json_clock(self, stamp: object) -> tuple[float | None, str | None]:
         if not isinstance(stamp, str):
             return None, None
         if re.match(r"\d\d-\d\d \d\d:\d\d:\d\d", stamp):
@@ -289,6 +294,22 @@ class FrameReader:
         if stamp != self._stamp:
             self._stamp, self._at_s = stamp, _unix_s(stamp)
         return self._at_s
+
+
+def _record(text: str) -> object:
+    """Decode a line of a JSON log; None: it is none.
+
+    The standard library, a third as fast, takes what the fast decoder does not: NaN,
+    and halves of characters.
+    """
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        pass
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def vllm_head(text: str, at: int) -> Head | None:

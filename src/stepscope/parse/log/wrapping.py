@@ -55,6 +55,8 @@ class Wrapping:
             if self._n_left <= 0:
                 return lines
             self._n_left -= 1
+            if line[:1] == b"{" and b"] " not in line:
+                continue  # JSON, and no engine's line inside
             found = _FRAME.search(line, 0, 4 * _MAX_PREFIX)
             if found is None:
                 continue
