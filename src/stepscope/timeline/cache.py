@@ -22,7 +22,7 @@ import numpy.typing as npt
 from stepscope.timeline.columns import Boxes, Calls, HostSpans, Ops, Trace
 
 #: Goes up with every change of what the loaders read.
-PARSER_VERSION = 4
+PARSER_VERSION = 5
 #: Smaller files are read again as fast as their entry would be.
 _LEAST_BYTES = 2 << 20
 _MOST_BYTES = 4 << 30
@@ -44,6 +44,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     graph_level_records: int
     n_zero_stamps: int
     world_size: int | None
+    sharing: str | None
 
 
 def cache_folder() -> Path:
@@ -92,6 +93,7 @@ def keep(entry: Path, traces: list[Trace]) -> None:
             graph_level_records=t.graph_level_records,
             n_zero_stamps=t.n_zero_stamps,
             world_size=t.world_size,
+            sharing=t.sharing,
         )
         for t in traces
     ]

@@ -201,6 +201,8 @@ class Trace:
         marked_steps: Steps that our own export marked.
         n_duplicates: Device records that stood in the file twice; one was kept.
         n_clipped: Operations cut where the next of their stream begins.
+        sharing: Why other processes may have run on the device; None: none did, as
+            far as the trace says.
     """
 
     path: str
@@ -217,6 +219,7 @@ class Trace:
     marked_steps: Boxes = field(default_factory=no_boxes)
     n_duplicates: int = 0
     n_clipped: int = 0
+    sharing: str | None = None
 
 
 def resolution_ns(ops: Ops, *, fractional: bool) -> int:

@@ -34,8 +34,8 @@ DEFECTS: dict[str, tuple[bool, str, str]] = {
     ),
     "mixed-processes": (
         True,
-        "operations of several processes share one device or one correlation id:"
-        " neither steps nor causes belong to one engine",
+        "several processes ran, or may have run, on one device, or share correlation"
+        " ids: what is idle for one may be another's work",
         "Profile one server alone on the GPU, one file a process.",
     ),
     "duplicate-records": (

@@ -35,10 +35,15 @@ def unanswered_launches(trace: Trace) -> str | None:
         return None
     calls = trace.calls
     is_launch = np.array([bool(_LAUNCH.match(n)) for n in trace.names], dtype=np.bool_)
-    mine = np.isin(calls.process, np.unique(calls.process[owned]))
-    launch = is_launch[calls.name] & mine & (calls.correlation >= 0)
-    launch[: owned[0]] = False
-    launch[owned[-1] :] = False
+    launch = is_launch[calls.name] & (calls.correlation >= 0)
+    # Each process has an end of its own: what it launched after that is not lost in
+    # mid-trace because another went on.
+    middle = np.zeros(len(calls), dtype=np.bool_)
+    for process in np.unique(calls.process[owned]).tolist():
+        own = owned[calls.process[owned] == process]
+        inside = slice(own[0], own[-1])
+        middle[inside] |= calls.process[inside] == process
+    launch &= middle
     without = launch & ~member(calls.correlation, trace.ops.correlation)
     n_without, n = int(without.sum()), int(launch.sum())
     if n_without <= max(1, n // 1000):
@@ -47,7 +52,9 @@ def unanswered_launches(trace: Trace) -> str | None:
 
 
 def mixed_processes(trace: Trace) -> list[Defect]:
-    """Return a defect when more than one process used the device."""
+    """Return a defect when more than one process used the device, or may have."""
+    if trace.sharing is not None:
+        return [Defect("mixed-processes", trace.sharing)]
     calls = trace.calls
     linked = calls.correlation >= 0
     ids, processes = calls.correlation[linked], calls.process[linked]

@@ -11,12 +11,13 @@ from urllib.parse import quote
 import numpy as np
 
 from stepscope.errors import ArchiveError
-from stepscope.timeline.chunks import Chunks
+from stepscope.timeline.chunks import Chunks, Order
 from stepscope.timeline.columns import (
     I64,
     KERNEL,
     MEMCPY,
     MEMSET,
+    Bool,
     Boxes,
     Calls,
     HostSpans,
@@ -28,6 +29,7 @@ from stepscope.timeline.columns import (
     resolution_ns,
 )
 from stepscope.timeline.exported import Batch, Export, taken
+from stepscope.timeline.places import Places
 from stepscope.timeline.sqlitepages import DamagedError, Pages
 
 _TABLES = (
@@ -99,8 +101,8 @@ def load_nsys(path: Path) -> list[Trace]:
     """Read an nsys SQLite export.
 
     Returns:
-        One trace for each device with operations, ascending by device id; a single
-        empty trace when there are none.
+        One trace for each rank (:func:`stepscope.parse.nsysranks.nsys_ranks`), by its
+        number; a single empty trace when there is no operation.
 
     Raises:
         ArchiveError: It is no nsys export, or damaged.
@@ -130,29 +132,35 @@ def load_nsys(path: Path) -> list[Trace]:
 def _read(path: Path, export: Export) -> list[Trace]:
     if "StringIds" not in export.tables:
         raise ArchiveError(str(path), "no StringIds table", "expected an nsys export")
-    names = _Names(export.db)
-    ops, n_bad = _ops(export, names)
+    names, places = _Names(export.db), Places()
+    rows, order, name_of, n_bad = _op_rows(export, names, places)
+    boxes, box_place = _graph_boxes(export, names, places)
+    ranks = places.ranks(export)
+    rank_of = places.rank_of(ranks)
+    which = rank_of[rows.taken("place")[order]]
+    ops = _ops(rows, order, name_of, [which == i for i in range(len(ranks) or 1)])
     calls = _calls(export, names)
     spans = _spans(export, names)
-    boxes = _graph_boxes(export, names)
-    graph_records = len(boxes)
-    if not graph_records and _graph_mode(export):
-        graph_records = int(calls.is_graph.sum())
-    return [
-        Trace(
+    graphs_only = int(calls.is_graph.sum()) if _graph_mode(export) else 0
+    traces = []
+    for i, mine in enumerate(ops):
+        # A box that names no rank's device may be any rank's.
+        own = boxes.take((rank_of[box_place] == i) | (rank_of[box_place] < 0))
+        trace = Trace(
             path=str(path),
-            rank=device if len(ops) > 1 else None,
+            rank=ranks[i].number if len(ranks) > 1 else None,
             names=names.all(),
             ops=mine,
             calls=calls,
             spans=spans,
             resolution_ns=resolution_ns(mine, fractional=True),
-            graph_level_records=graph_records,
+            graph_level_records=len(own) or (0 if len(boxes) else graphs_only),
             n_zero_stamps=n_bad,
-            graph_boxes=boxes,
+            graph_boxes=own,
+            sharing=ranks[i].sharing if ranks else None,
         )
-        for device, mine in ops.items()
-    ]
+        traces.append(trace)
+    return traces
 
 
 def _graph_mode(export: Export) -> bool:
@@ -165,21 +173,29 @@ def _graph_mode(export: Export) -> bool:
     return any("Graph" in str(row[0]) for row in export.db.execute(query))
 
 
-def _graph_boxes(export: Export, names: _Names) -> Boxes:
-    """Return graph launches that were recorded as one box each."""
-    if _BOXES not in export.tables:
-        return no_boxes()
+def _graph_boxes(export: Export, names: _Names, places: Places) -> tuple[Boxes, Ints]:
+    """Return graph launches that were recorded as one box each, and where."""
     rows = Chunks()
-    for batch in export.batches(_BOXES, {}):
-        rows.add(start=batch["start"], end=batch["end"])
+    wanted = {"globalPid": 0, "deviceId": -1}
+    for batch in export.batches(_BOXES, wanted):
+        place = places.of(batch["globalPid"], batch["deviceId"])
+        rows.add(start=batch["start"], end=batch["end"], place=place)
     order = rows.order("start")
     start = rows.instants("start", order)
+    if not len(start):
+        return no_boxes(), np.empty(0, dtype=np.int32)
     name = np.full(len(start), names.of("graph"), dtype=np.int32)
-    return Boxes(start_ns=start, end_ns=rows.instants("end", order), name=name)
+    boxes = Boxes(start_ns=start, end_ns=rows.instants("end", order), name=name)
+    return boxes, rows.taken("place")[order]
 
 
-def _ops(export: Export, names: _Names) -> tuple[dict[int, Ops], int]:
-    """Return each device's operations by start, and how many had no stamps."""
+def _op_rows(
+    export: Export, names: _Names, places: Places
+) -> tuple[Chunks, Order, Ints, int]:
+    """Return all operations, their order, the name of each of their numbers of a name.
+
+    The last is how many had no stamps.
+    """
     rows, strings = Chunks(), _StringIds()
     name_of = np.empty(0, dtype=np.int32)
     n_bad = 0
@@ -194,32 +210,39 @@ def _ops(export: Export, names: _Names) -> tuple[dict[int, Ops], int]:
             good = (every["end"] >= every["start"]) & (every["end"] > 0)
             n_bad += int((~good).sum())
             batch = taken(every, good)
-            _add_ops(rows, batch, strings.numbers(batch[text]), kind)
+            place = places.of(batch["globalPid"], batch["deviceId"])
+            _add_ops(rows, batch, (strings.numbers(batch[text]), place), kind)
         name_of = strings.closed(names, label)
-    order = rows.order("start_ns")
-    device = rows.taken("device")[order]
-    at = np.arange(len(device), dtype=np.int32)[order]
-    # Each device's rows at once, a column at a time: none is held twice.
-    picks = {int(d): at[device == d] for d in np.unique(device)} or {0: at}
-    columns: dict[int, dict[str, Any]] = {d: {} for d in picks}
+    return rows, rows.order("start_ns"), name_of, n_bad
+
+
+def _ops(rows: Chunks, order: Order, name_of: Ints, chosen: list[Bool]) -> list[Ops]:
+    """Return the chosen operations by start: all at once, a column at a time.
+
+    So none is held twice.
+    """
+    at = np.arange(len(chosen[0]), dtype=np.int32)[order]
+    picks = [at[mine] for mine in chosen]
+    columns: list[dict[str, Any]] = [{} for _ in picks]
     for name in [c.name for c in fields(Ops)]:
         column = rows.taken(name)
         column = name_of[column] if name == "name" else column
-        for d, pick in picks.items():
-            columns[d][name] = column[pick]
-    return {d: Ops(**mine) for d, mine in columns.items()}, n_bad
+        for mine, pick in zip(columns, picks, strict=True):
+            mine[name] = column[pick]
+    return [Ops(**mine) for mine in columns]
 
 
-def _add_ops(rows: Chunks, batch: Batch, numbers: Ints, kind: int) -> None:
+def _add_ops(rows: Chunks, batch: Batch, numbers: tuple[Ints, Ints], kind: int) -> None:
+    """Add operations; ``numbers`` are those of their names and of their places."""
     rows.add(
         start_ns=batch["start"],
         end_ns=batch["end"],
         stream=batch["streamId"].astype(np.int32),
         correlation=_correlation(batch["globalPid"], batch["correlationId"]),
         graph_node=batch["graphNodeId"],
-        name=numbers,
-        kind=np.full(len(numbers), kind, dtype=np.int8),
-        device=batch["deviceId"].astype(np.int32),
+        name=numbers[0],
+        kind=np.full(len(numbers[0]), kind, dtype=np.int8),
+        place=numbers[1],
     )
 
 

@@ -4,12 +4,14 @@ import os
 import re
 import shutil
 import sqlite3
+from collections import Counter
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 from stepscope.engines.nsys import IMPORTER, PROGRAM, NsysOrder, importer_of
+from stepscope.parse.nsysranks import Pair, nsys_ranks
 from stepscope.session.context import Context
 from stepscope.session.phases.nsyssecrets import (
     holds_any,
@@ -24,12 +26,14 @@ _POLL_NS = 250 * NS_PER_MS
 #: ``nsys stop`` comes back when the report is there; a report that comes later is
 #: waited for as long as a file grows, and then so long.
 _QUIET_NS = 2 * NS_PER_S
+_BOXES = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 _WORK = (
     "CUPTI_ACTIVITY_KIND_KERNEL",
     "CUPTI_ACTIVITY_KIND_MEMCPY",
     "CUPTI_ACTIVITY_KIND_MEMSET",
-    "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+    _BOXES,
 )
+_GPUS = ("TARGET_INFO_CUDA_DEVICE", "TARGET_INFO_GPU")
 #: Severity of nsys' own messages from which something is amiss.
 _WARNING = 2
 _OF_CUDA = re.compile(r"CUDA|CUPTI|driver|permission", re.IGNORECASE)
@@ -48,7 +52,7 @@ class Held:
     """What an export holds.
 
     Attributes:
-        n_ranks: Pairs of a process and a GPU that it worked on.
+        n_ranks: As many as `stepscope trace` finds: processes on GPUs.
         warnings: What nsys itself says is amiss with CUDA.
     """
 
@@ -154,10 +158,12 @@ def held_by(sqlite: Path) -> Held | None:
                     "SELECT name FROM sqlite_master WHERE type = 'table'"
                 )
             }
-            ranks: set[tuple[int | None, int | None]] = set()
+            n_ops: Counter[Pair] = Counter()
             for table in _WORK:
                 if table in tables:
-                    ranks |= _ranks(db, table)
+                    n_ops += _n_ops(db, table)
+            gpus = [_dicts(db, table) if table in tables else [] for table in _GPUS]
+            ranks = nsys_ranks(n_ops, *gpus)
             warnings = _warnings(db) if "DIAGNOSTIC_EVENT" in tables else ()
     except sqlite3.DatabaseError:
         return None
@@ -166,11 +172,23 @@ def held_by(sqlite: Path) -> Held | None:
     return Held(n_ranks=len(ranks), warnings=warnings)
 
 
-def _ranks(db: sqlite3.Connection, table: str) -> set[tuple[int | None, int | None]]:
+def _n_ops(db: sqlite3.Connection, table: str) -> Counter[Pair]:
     columns = {row[1] for row in db.execute(f"PRAGMA table_info({table})")}
     device, pid = (x if x in columns else "NULL" for x in ("deviceId", "globalPid"))
-    query = f"SELECT DISTINCT {device}, {pid} FROM {table}"  # noqa: S608  # literals of this module
-    return {(row[0], row[1]) for row in db.execute(query)}
+    # Of graphs that were recorded as one box some name no device.
+    absent = -1 if table == _BOXES else 0
+    query = (
+        f"SELECT coalesce(CAST({pid} AS INTEGER), 0),"  # noqa: S608  # literals of this module
+        f" coalesce(CAST({device} AS INTEGER), {absent}), count(*)"
+        f" FROM {table} GROUP BY 1, 2"
+    )
+    return Counter({(row[0], row[1]): row[2] for row in db.execute(query)})
+
+
+def _dicts(db: sqlite3.Connection, table: str) -> list[dict[str, object]]:
+    rows = db.execute(f"SELECT * FROM {table}")  # noqa: S608  # a literal of this module
+    names = [column[0] for column in rows.description]
+    return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _warnings(db: sqlite3.Connection) -> tuple[str, ...]:
