@@ -73,6 +73,8 @@ class TestTheTable:
                 (one,) = [e for e in own if covers(e, concurrency)]
                 decided = one.status in ("supported", "ruled-out")
                 assert one.evidence if decided else one.would_decide
+                if one.status == "supported" and one.share_of_step_pct is None:
+                    assert "No share of" in (one.would_decide or "")
 
     def test_the_verdict_names_what_is_supported_and_nothing_else(
         self, run: str, name: str

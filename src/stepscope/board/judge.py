@@ -134,7 +134,7 @@ def _point(hypothesis: Hypothesis, cells: Sequence[CellView]) -> Verdict:
         {r for v in cells if v.result is not None for r in v.result.void_reasons}
     )
     told = _judge(hypothesis, cells[0], only_layout=True)
-    if told.status != "untestable":
+    if told.status in ("supported", "ruled-out"):
         return told
     hint = _when_void(hypothesis, cells) or "remove that and repeat it (stepscope run)."
     return Verdict(

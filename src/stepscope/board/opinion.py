@@ -1,6 +1,7 @@
 """What a rule says, how a hypothesis holds its rules, and how rules are weighed."""
 
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from stepscope.board.records import Evidence, Status
@@ -20,6 +21,11 @@ GAP_VOID_PCT = 5.0
 #: what a busy but sound frontend shows in passing.
 UNMERGED = 0.98
 
+_NO_SHARE = (
+    "No share of the step: what was measured says that it acts, not how much it takes."
+)
+_SENTENCE = re.compile(r"(?<=[.!?])\s+(?=[A-Z0-9])")
+
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
@@ -37,6 +43,8 @@ class Opinion:
             numbers: the share and the scope are told beside it.
         contradicts: For ``standing``: its measurements exclude each other, so that no
             other rule may decide what rests on one of them.
+        no_share: For ``supported`` without a share: why it has none, and what would
+            give it one.
     """
 
     status: Status
@@ -44,6 +52,7 @@ class Opinion:
     share_pct: float | None = None
     headline: str | None = None
     contradicts: bool = False
+    no_share: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +137,14 @@ def weigh(opinions: Sequence[Opinion], would_decide: str) -> Verdict:
     contradiction = len(statuses) > 1 or any(o.contradicts for o in opinions)
     if statuses and not contradiction:
         status = deciding[0].status
+        share = next((o.share_pct for o in deciding if o.share_pct is not None), None)
         return Verdict(
             status=status,
             evidence=evidence,
-            share_pct=next(
-                (o.share_pct for o in deciding if o.share_pct is not None), None
-            ),
+            share_pct=share,
+            would_decide=_no_share(deciding)
+            if status == "supported" and share is None
+            else None,
             headlines=tuple(o.headline for o in deciding if o.headline)[:1],
         )
     if contradiction:
@@ -153,6 +164,11 @@ def weigh(opinions: Sequence[Opinion], would_decide: str) -> Verdict:
     return Verdict(status="untestable", would_decide=would_decide)
 
 
+def _no_share(deciding: Sequence[Opinion]) -> str:
+    """Return why a supported cause has no share of the step."""
+    return told_once(o.no_share for o in deciding if o.no_share) or _NO_SHARE
+
+
 def join(verdicts: Sequence[Verdict]) -> Verdict:
     """Join the verdicts of repeats at one concurrency.
 
@@ -164,16 +180,17 @@ def join(verdicts: Sequence[Verdict]) -> Verdict:
         return verdicts[0]
     statuses = {v.status for v in told}
     evidence = _unique([e for v in told for e in v.evidence])
-    decide = next((v.would_decide for v in verdicts if v.would_decide), None)
+    decide = told_once(v.would_decide for v in verdicts if v.would_decide)
     shares = [v.share_pct for v in told if v.share_pct is not None]
     if len(statuses) == 1:
         status = told[0].status
         share = _bound(status, shares)
+        wanted = status == "standing" or (status == "supported" and share is None)
         return Verdict(
             status=status,
             evidence=evidence,
             share_pct=share,
-            would_decide=decide if status == "standing" else None,
+            would_decide=decide if wanted else None,
             headlines=tuple(dict.fromkeys(h for v in told for h in v.headlines)),
         )
     return Verdict(
@@ -182,6 +199,23 @@ def join(verdicts: Sequence[Verdict]) -> Verdict:
         would_decide="Repeats at this concurrency disagree: repeat it more often"
         + (f". {decide}" if decide else "."),
     )
+
+
+def told_once(texts: Iterable[str]) -> str | None:
+    """Return texts as one, each sentence once; None: there are none.
+
+    A sentence that another one begins with says nothing more than that does.
+    """
+    every = dict.fromkeys(s for text in texts for s in _SENTENCE.split(text.strip()))
+    kept = [
+        sentence
+        for sentence in every
+        if not any(
+            other != sentence and re.match(rf"{re.escape(sentence[:-1])}(?!\w)", other)
+            for other in every
+        )
+    ]
+    return " ".join(kept) or None
 
 
 def _bound(status: Status, shares: Sequence[float]) -> float | None:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from stepscope.board.opinion import Verdict
+from stepscope.board.opinion import Verdict, told_once
 from stepscope.board.records import BoardEntry, Evidence, Scope
 
 
@@ -80,7 +80,6 @@ def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime
     share = None
     if shares:
         share = max(shares) if status == "ruled-out" else min(shares)
-    decide = list(dict.fromkeys(v.would_decide for v in verdicts if v.would_decide))
     entry = BoardEntry(
         hypothesis=hypothesis,
         scope=Scope(
@@ -93,7 +92,7 @@ def _regime(hypothesis: str, configuration: str, run: Sequence[Point]) -> Regime
         status=status,
         share_of_step_pct=None if share is None else round(share, 1),
         evidence=_extremes([e for v in verdicts for e in v.evidence]),
-        would_decide=" ".join(decide) or None,
+        would_decide=told_once(v.would_decide for v in verdicts if v.would_decide),
     )
     heads = tuple(dict.fromkeys(h for v in verdicts for h in v.headlines))
     # "memory bandwidth" says no more than "memory bandwidth (experts read)".

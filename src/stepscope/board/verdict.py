@@ -26,11 +26,30 @@ def sentences(
     entries = [
         r for r in judged if r.entry.scope.configuration == configuration and not r.void
     ]
-    return tuple(
-        s
-        for s in (_delivered(own, analysis), _causes(entries), _next(entries))
-        if s is not None
+    others = [c.configuration for c in cells if c.configuration != configuration]
+    causes = " ".join(
+        (
+            _causes(entries),
+            *(_beside(name, judged) for name in dict.fromkeys(others)),
+        )
     )
+    if others:
+        causes = f"{configuration}: {causes[0].lower()}{causes[1:]}"
+    return tuple(
+        s for s in (_delivered(own, analysis), causes, _next(entries)) if s is not None
+    )
+
+
+def _beside(configuration: str, judged: Sequence[Regime]) -> str:
+    """Return in short which causes another configuration than the first has."""
+    supported = [
+        _supported(r)
+        for r in judged
+        if r.entry.scope.configuration == configuration
+        and r.entry.status == "supported"
+        and not r.void
+    ]
+    return f"{configuration}: {'; '.join(supported) or 'no cause is shown'}."
 
 
 def _beside_timelines(analysis: Analysis, judged: Sequence[Regime]) -> tuple[str, ...]:

@@ -1,6 +1,6 @@
 """host-memory: the host runs short, or the step fetches data that lives there."""
 
-from stepscope.board.hypotheses.kv_capacity import boot_cause
+from stepscope.board.hypotheses.kv_capacity import boot_cause, failed_boot
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
 from stepscope.board.view import CellView
 from stepscope.units import gib
@@ -9,6 +9,8 @@ _ROOM_PCT = 80.0
 #: Words of flags that place weights, tables or KV in host memory.
 _OFFLOAD = ("offload", "swap", "lmcache", "hicache", "mmap", "n-gpu-layers", "ngl")
 _BOOT_CAUSES = ("host-oom-kill", "shm-exhausted")
+#: A boot verdict that only infers the kill names this among its fixes.
+_PROOF = "dmesg"
 
 
 def _limit_gib(view: CellView) -> float | None:
@@ -96,7 +98,19 @@ def _headroom(view: CellView) -> Opinion | None:
 
 
 def _boot(view: CellView) -> Opinion | None:
-    return boot_cause(view, _BOOT_CAUSES)
+    found = boot_cause(view, _BOOT_CAUSES)
+    if found is None or not _unproven(view):
+        return found
+    return Opinion(status="standing", evidence=found.evidence)
+
+
+def _unproven(view: CellView) -> bool:
+    """Whether a process of the boot only vanished, and nobody says who killed it."""
+    boot = failed_boot(view, _BOOT_CAUSES)
+    fixes = boot.verdict.get("fixes") if boot is not None else None
+    return isinstance(fixes, list | tuple) and any(
+        str(fix.get("flag", "")).startswith(_PROOF) for fix in fixes
+    )
 
 
 def _killed(view: CellView) -> Opinion | None:
@@ -120,6 +134,11 @@ def _killed(view: CellView) -> Opinion | None:
 
 
 def _would_decide(view: CellView) -> str:
+    if _unproven(view):
+        return (
+            "What the kernel says of that start: dmesg of the host, or oom_kill in the"
+            " control group's memory.events (stepscope run counts it)."
+        )
     if view.has_gpu is False:
         return (
             "Host memory and its limit sampled during the cell (stepscope run), and"
@@ -154,7 +173,9 @@ HOST_MEMORY = Hypothesis(
         Rule(
             name="boot",
             measurement="the verdict on a boot that failed",
-            threshold="supported: the cause is " + " or ".join(_BOOT_CAUSES),
+            threshold="supported: the cause is " + " or ".join(_BOOT_CAUSES) + ", and"
+            " a kill is counted, in the kernel's own words or the control group's; a"
+            " process that only vanished decides nothing",
             blind="what the step would have cost",
             test=_boot,
             of_cell=False,

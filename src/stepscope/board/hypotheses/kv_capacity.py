@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from stepscope.analysis.boot.records import BootResult
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
@@ -129,28 +130,34 @@ def _demand(view: CellView) -> Opinion | None:
     return Opinion(status="standing", evidence=(item,))
 
 
+def failed_boot(view: CellView, causes: tuple[str, ...]) -> BootResult | None:
+    """Return the boot of the view's launch where it failed for one of these causes."""
+    name = view.launch.name if view.launch is not None else None
+    return next(
+        (
+            boot
+            for boot in view.analysis.boot
+            if boot.launch == name
+            and not boot.ready
+            and boot.verdict.get("cause") in causes
+        ),
+        None,
+    )
+
+
 def boot_cause(view: CellView, causes: tuple[str, ...]) -> Opinion | None:
     """Support a hypothesis with the verdict on a boot that failed for it."""
-    name = view.launch.name if view.launch is not None else None
-    for boot in view.analysis.boot:
-        if boot.launch != name or boot.ready:
-            continue
-        cause = boot.verdict.get("cause")
-        if cause in causes:
-            return Opinion(
-                status="supported",
-                headline=f"the server did not boot ({cause})",
-                evidence=(
-                    seen(
-                        view,
-                        "boot verdict",
-                        str(cause),
-                        "",
-                        str(boot.verdict.get("why") or "see the boot section"),
-                    ),
-                ),
-            )
-    return None
+    boot = failed_boot(view, causes)
+    if boot is None:
+        return None
+    cause = str(boot.verdict["cause"])
+    why = str(boot.verdict.get("why") or "see the boot section")
+    return Opinion(
+        status="supported",
+        headline=f"the server did not boot ({cause})",
+        evidence=(seen(view, "boot verdict", cause, "", why),),
+        no_share="No share of a step: it did not boot, and no step was measured.",
+    )
 
 
 def _boot(view: CellView) -> Opinion | None:

@@ -24,6 +24,11 @@ _CLOCK_DROP = "SM clock below its maximum"
 #: Its value is the most that the limit can take of a step, percent.
 CLOCK_TAKES = "part of a step that the clock can take, at most"
 _FAR_FROM_CAP_PCT = 80.0
+_LIFTED = (
+    "The same cell with the power limit raised, or with the SM clock locked lower still"
+    " (nvidia-smi -lgc), in one session (stepscope compare): how much of the step"
+    " follows the clock."
+)
 
 
 def _clock_drop_pct(view: CellView) -> float | None:
@@ -89,6 +94,8 @@ def _reasons(view: CellView) -> Opinion | None:
         status="supported",
         headline=f"clocks held down by {' and '.join(reasons)}",
         evidence=(item, clock, takes),
+        no_share=f"No share of the step: clocks bound it from above alone (at most"
+        f" {most:.3g} %). {_LIFTED}",
     )
 
 
@@ -186,11 +193,7 @@ def _would_decide(view: CellView) -> str:
     if _clock_drop_pct(view) is not None and view.telemetry is not None:
         reasons = view.telemetry.throttle_reasons
         if reasons is not None and _LIMITS.intersection(reasons):
-            return (
-                "The same cell with the power limit raised, or with the SM clock"
-                " locked lower still (nvidia-smi -lgc), in one session (stepscope"
-                " compare): how much of the step follows the clock."
-            )
+            return _LIFTED
     return (
         "NVML's clock-event reasons, the enforced power cap and the maximum SM clock,"
         " sampled inside the window (stepscope run samples all three)."

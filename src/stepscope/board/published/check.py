@@ -93,7 +93,11 @@ def _verdict(claim: Claim, entries: Sequence[BoardEntry]) -> Finding:
             claim, "claim-differs", f"on this evidence {claim.hypothesis} is {found}"
         )
     decide = " ".join(
-        dict.fromkeys(entry.would_decide for entry in own if entry.would_decide)
+        dict.fromkeys(
+            entry.would_decide
+            for entry in own
+            if entry.would_decide and entry.status not in _DECIDED
+        )
     )
     by = f"; {claim.by}" if claim.by else ""
     return _say(
@@ -178,7 +182,11 @@ def _considered(claim: Claim, entries: Sequence[BoardEntry]) -> Finding:
     if not left:
         return _say(claim, "claim-holds", "no other cause is left open here")
     decide = next(
-        (e.would_decide for e in entries if e.hypothesis == left[0] and e.would_decide),
+        (
+            e.would_decide
+            for e in entries
+            if e.hypothesis == left[0] and e.would_decide and e.status not in _DECIDED
+        ),
         "",
     )
     return _say(
