@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 from tests.timeline.planting import TRACES
 
+from stepscope.errors import RefusedError
 from stepscope.session.phases.nsysfiles import held_by
 from stepscope.timeline.analyze import analyze_traces
 from stepscope.timeline.columns import Trace
-from stepscope.timeline.load import load_trace
+from stepscope.timeline.load import load_trace, load_traces
 from stepscope.timeline.records import TraceResult
 
 NSYS = TRACES / "nsys_2xh100_train" / "before.sqlite"
@@ -152,3 +153,33 @@ def test_graphs_recorded_as_boxes_are_their_own_ranks(tmp_path: Path) -> None:
     one, two = load_trace(path)
     assert one.graph_level_records == 0
     assert two.graph_level_records == len(two.graph_boxes) == 2017
+
+
+def test_an_export_with_graphs_as_boxes_and_nothing_else_says_so(
+    tmp_path: Path,
+) -> None:
+    path = renumbered(tmp_path / "t.sqlite", None)
+    with closing(sqlite3.connect(path)) as db:
+        for table in WORK[1:]:
+            db.execute(f"DROP TABLE {table}")
+        db.execute(f"ALTER TABLE {WORK[0]} RENAME TO CUPTI_ACTIVITY_KIND_GRAPH_TRACE")
+        db.commit()
+    found = analyze_traces(load_traces([path]))
+    assert "graph-granularity" in found.quality.defects
+    assert "no-device-records" not in found.quality.defects
+    held = held_by(path)
+    assert held is not None
+    assert held.n_ranks == len(found.ranks) == 2
+
+
+def test_an_export_without_gpu_work_is_refused_in_one_line(tmp_path: Path) -> None:
+    path = renumbered(tmp_path / "t.sqlite", None)
+    with closing(sqlite3.connect(path)) as db:
+        for table in WORK:
+            db.execute(f"DROP TABLE {table}")
+        db.commit()
+    with pytest.raises(RefusedError, match="no GPU work") as caught:
+        load_traces([path])
+    assert str(path) in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert load_traces([path, NSYS]), "one of several may hold none"

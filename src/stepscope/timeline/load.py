@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepscope.errors import ArchiveError, RecipeError
+from stepscope.errors import ArchiveError, RecipeError, RefusedError
 from stepscope.timeline.cache import entry_of, keep, kept
 from stepscope.timeline.columns import (
     Bool,
@@ -45,6 +45,7 @@ def load_traces(
     Raises:
         RecipeError: A path does not exist or is no file.
         ArchiveError: A file is damaged, or of an unknown form.
+        RefusedError: None of them holds GPU work.
     """
     large = [p for p in paths if p.is_file()]
     cores = len(os.sched_getaffinity(0)) if n_processes is None else n_processes
@@ -60,6 +61,13 @@ def load_traces(
     else:
         lists = [load_trace(path, cache) for path in paths]
     found = [trace for each in lists for trace in each]
+    if found and not any(len(t.ops) or t.graph_level_records for t in found):
+        raise RefusedError(
+            str(paths[0]) if len(paths) == 1 else f"{len(paths)} files",
+            "no GPU work in it: 0 kernels, copies and memsets",
+            "expected a timeline of a process that uses a GPU",
+            "Profile the process that launches the kernels, with CUDA traced",
+        )
     return sorted(found, key=lambda t: -1 if t.rank is None else t.rank)
 
 

@@ -28,7 +28,8 @@ def find_defects(
 ) -> list[Defect]:
     """Return every defect that one trace shows, worst first."""
     if not len(trace.ops):
-        return [Defect("no-device-records", "0 device operations")]
+        boxes = _graph_granularity(trace, launched) if trace.graph_level_records else []
+        return boxes or [Defect("no-device-records", "0 device operations")]
     found = [
         *_graph_granularity(trace, launched),
         *_dropped(trace, launched),
