@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from tests.board.test_timelines import real
 
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup, StepModel
 from stepscope.analysis.compare.records import Comparison
@@ -189,3 +190,54 @@ def test_the_distance_to_the_floor_is_told_for_each_configuration(
     told = [c for c in bench.board(None, floor=points).solid if "byte floor" in c]
     assert len(told) == 1
     assert told[0].startswith("base: the step is 1.50 times its byte floor")
+
+
+class TestWarmUp:
+    """A number over repeats says where the board leaves a cold server open."""
+
+    def told(self, bench: Bench, *first: float) -> tuple[list[str], str]:
+        cold = Finding(
+            code="first-run-contaminated",
+            severity="warning",
+            message="the first of 4 repeats read low",
+            cell="base-c16-cold",
+        )
+        names = ("base-c16-cold",) * bool(first)
+        cells = (bench.cell(NAME), *(bench.cell(n) for n in names))
+        results = (
+            bench.result(),
+            *(
+                bench.result(name=n, output_tokens_per_s=v)
+                for n, v in zip(names, first, strict=True)
+            ),
+        )
+        board = bench.board(
+            bench.run(cells=cells),
+            *results,
+            groups=GROUPS,
+            findings=(cold,) if first else (),
+        )
+        (warm,) = [e for e in board.entries if e.hypothesis == "warm-up"]
+        return [c for c in board.solid if "16" in c and "ratio" not in c], warm.status
+
+    def test_a_mean_without_its_cold_repeat_names_the_hole(self, bench: Bench) -> None:
+        solid, status = self.told(bench, 1500.0)
+        assert status == "standing"
+        assert len(solid) == 2
+        for claim in solid:
+            assert "base-c16-cold left out" in claim
+            assert "warm-up is standing there (first-run-contaminated)" in claim
+
+    def test_without_one_there_is_none_to_name(self, bench: Bench) -> None:
+        solid, status = self.told(bench)
+        assert status != "standing"
+        assert solid
+        assert not any("warm-up" in claim for claim in solid)
+
+
+def test_the_recorded_mean_of_two_warm_repeats_names_the_cold_one() -> None:
+    board = real("baseline")
+    (claim,) = [c for c in board.solid if "output tokens/s at concurrency 256" in c]
+    assert claim.startswith("baseline: 9,430 output tokens/s")
+    assert "c256_0 left out" in claim
+    assert "warm-up is standing there (stall, first-run-contaminated)" in claim

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from stepscope.analysis.across.records import TracedStep
 from tests.board.test_timelines import STEP_MS, rank, step
+
+from stepscope.analysis.across.records import TracedStep
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 

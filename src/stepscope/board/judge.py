@@ -45,7 +45,7 @@ def judge(run: Run, analysis: Analysis) -> Board:
     return Board(
         sentences=sentences(run, analysis, judged),
         entries=entries,
-        solid=solid(run, analysis),
+        solid=solid(run, analysis, entries),
         not_solid=not_solid(run, analysis),
         findings=(
             *check_claims(run, analysis, entries),

@@ -17,7 +17,7 @@ from stepscope.board.holes import (
     spread_pct,
     where,
 )
-from stepscope.board.records import NotSolid
+from stepscope.board.records import BoardEntry, NotSolid
 from stepscope.findings import Finding
 from stepscope.run.run import Run
 
@@ -26,11 +26,15 @@ _LARGE_RATIO = 2.0
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A headline number with its holes: (why, what would settle it)."""
+    """A headline number with its holes: (why, what would settle it).
+
+    ``cell`` is the one that it is read at, where a cold server could move it.
+    """
 
     text: str
     holes: tuple[tuple[str, str], ...]
     why: str
+    cell: CellResult | None = None
 
 
 def measured(analysis: Analysis) -> tuple[CellResult, ...]:
@@ -42,13 +46,47 @@ def measured(analysis: Analysis) -> tuple[CellResult, ...]:
     )
 
 
-def solid(run: Run, analysis: Analysis) -> tuple[str, ...]:
-    """Return the headline numbers that stand, each with why."""
+def solid(
+    run: Run, analysis: Analysis, entries: Sequence[BoardEntry]
+) -> tuple[str, ...]:
+    """Return the headline numbers that stand, each with why.
+
+    Args:
+        run: The run.
+        analysis: What was computed from it.
+        entries: The board's: repeats that agree stand without the cold one before
+            them, and say so where the board leaves warm-up open.
+    """
     return tuple(
-        f"{claim.text}: {claim.why}."
+        f"{claim.text}: {claim.why}{_cold(claim.cell, analysis, entries)}."
         for claim in _claims(run, analysis)
         if not claim.holes
     )
+
+
+def _cold(
+    cell: CellResult | None, analysis: Analysis, entries: Sequence[BoardEntry]
+) -> str:
+    """Name the hole that warm-up leaves in a number; empty where there is none."""
+    if cell is None:
+        return ""
+    place = (cell.configuration, cell.concurrency, cell.request_rate)
+    names = {
+        c.name
+        for c in analysis.cells
+        if (c.configuration, c.concurrency, c.request_rate) == place
+    }
+    for entry in entries:
+        told = [e.quantity for e in entry.evidence if e.source in names]
+        if (
+            entry.hypothesis == "warm-up"
+            and entry.status in ("standing", "supported")
+            and told
+        ):
+            return (
+                f"; warm-up is {entry.status} there ({', '.join(dict.fromkeys(told))})"
+            )
+    return ""
 
 
 def not_solid(run: Run, analysis: Analysis) -> tuple[NotSolid, ...]:
@@ -145,7 +183,8 @@ def _throughput(
     text = f"{cell.configuration}: {number(value)} output tokens/s at {at(cell)}"
     text += "" if group is not None else f" ({cell.name})"
     holes += holes_of(cell, findings, tuple(SETTLES), group)
-    return _Claim(text, tuple(holes), "" if holes else _interval(group, analysis))
+    why = "" if holes else _interval(group, analysis)
+    return _Claim(text, tuple(holes), why, cell)
 
 
 def _tpot(cell: CellResult, analysis: Analysis, findings: Sequence[Finding]) -> _Claim:
@@ -160,7 +199,8 @@ def _tpot(cell: CellResult, analysis: Analysis, findings: Sequence[Finding]) -> 
         if c not in ("partial-waves", "bimodal-ttft", "ttft-not-monotone")
     ]
     holes += holes_of(cell, findings, codes, group)
-    return _Claim(text, tuple(holes), "" if holes else _interval(group, analysis))
+    why = "" if holes else _interval(group, analysis)
+    return _Claim(text, tuple(holes), why, cell)
 
 
 def _scaling(low: CellResult, high: CellResult, findings: Sequence[Finding]) -> _Claim:
