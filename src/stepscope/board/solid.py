@@ -83,9 +83,9 @@ def _cold(
             and entry.status in ("standing", "supported")
             and told
         ):
-            return (
-                f"; warm-up is {entry.status} there ({', '.join(dict.fromkeys(told))})"
-            )
+            codes = [quantity for quantity in told if quantity in SETTLES] or told
+            named = ", ".join(dict.fromkeys(codes))
+            return f"; warm-up is {entry.status} there ({named})"
     return ""
 
 
