@@ -329,7 +329,9 @@ class TestRanks:
     ) -> None:
         early = rank(communication_ms=2.6, communication_wait_ms=2.5)
         late = rank(number=1, communication_ms=0.1, communication_wait_ms=0.0)
-        found = self.board(bench, early, late, straggler_rank=1)
+        found = self.board(
+            bench, early, late, straggler_rank=1, straggler_reason="by work: it"
+        )
         assert found["imbalance"].status == "standing"
         assert found["imbalance"].share_of_step_pct == 25.3
         assert found["rank-wait"].status == "standing"

@@ -27,6 +27,8 @@ _ALIKE = 1.5
 #: only where idle time does not grow from one traced concurrency to the next.
 _BEYOND = 2.0
 _GROWTH = 1.25
+#: The cause of idle time in which a host may wait for another's.
+HOST_IDLE = "host_not_launching_yet"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,7 +131,7 @@ def _ends(
 ) -> tuple[float, float | None, RankBudget]:
     """Return both ends of the share, percent, and the rank that has the larger."""
     own = not part.needs_graphs or step.step_source == "graph-launches"
-    low_ms = [_sum(rank, part.causes) or 0.0 if own else 0.0 for rank in step.ranks]
+    low_ms = [_surely(rank, part.causes) if own else 0.0 for rank in step.ranks]
     high_ms = [_sum(rank, part.causes + part.perhaps) for rank in step.ranks]
     if view.n_ranks != step.n_ranks:
         # What another rank does late shows here as a wait inside a collective; a rank
@@ -158,6 +160,26 @@ def _sum(rank: RankBudget, causes: Sequence[str]) -> float | None:
     return sum(value for value in values if value is not None)
 
 
+def _surely(rank: RankBudget, causes: Sequence[str]) -> float:
+    """Return the idle time of some causes that no other rank can have made.
+
+    A host that waits for another in a collective of the processors launches nothing.
+    """
+    idle = _sum(rank, causes) or 0.0
+    return max(idle - talk_ms(rank), 0.0) if HOST_IDLE in causes else idle
+
+
+def talk_ms(rank: RankBudget) -> float:
+    """Return the time that a host spends in collectives of the processors."""
+    return (rank.host_wait_ms or 0.0) + (rank.host_transfer_ms or 0.0)
+
+
+def host_idle_ms(rank: RankBudget) -> float:
+    """Return how long the device idles before its host launches; all, if unknown."""
+    idle = _sum(rank, (HOST_IDLE,))
+    return rank.step_ms if idle is None else idle
+
+
 def _words(step: TracedStep, part: Part, rank: RankBudget, high: float) -> str:
     causes = ", ".join(part.causes)
     text = (
@@ -165,6 +187,11 @@ def _words(step: TracedStep, part: Part, rank: RankBudget, high: float) -> str:
     )
     if step.n_ranks > 1:
         text += f" of rank {rank.rank}"
+    if HOST_IDLE in part.causes and talk_ms(rank):
+        text += (
+            f", less {talk_ms(rank):.3g} ms in collectives of the processors, in which"
+            " it may have idled for another rank"
+        )
     if part.perhaps:
         text += f"; at most {high:.3g} % with {', '.join(part.perhaps)}"
     return f"{text}; {beside(step)}"

@@ -67,6 +67,7 @@ def budget_of(result: TraceResult, traces: Sequence[TraceRef]) -> StepBudget:
     """
     first = traces[0]
     ranks = [rank for rank in result.ranks if rank.budget_ms is not None]
+    budgets = (_rank(rank, i, result) for i, rank in enumerate(result.ranks))
     return StepBudget(
         paths=tuple(trace.path for trace in traces),
         launch=first.launch,
@@ -76,7 +77,7 @@ def budget_of(result: TraceResult, traces: Sequence[TraceRef]) -> StepBudget:
         defects=result.quality.defects,
         step_kind=ranks[0].step_kind if ranks else None,
         step_source=ranks[0].step_source if ranks else None,
-        ranks=tuple(b for rank in ranks if (b := _rank(rank)) is not None),
+        ranks=tuple(budget for budget in budgets if budget is not None),
         n_ranks=len(result.ranks),
         straggler_rank=result.straggler_rank,
         straggler_reason=result.straggler_reason,
@@ -94,10 +95,12 @@ def budget_of(result: TraceResult, traces: Sequence[TraceRef]) -> StepBudget:
     )
 
 
-def _rank(rank: Rank) -> RankBudget | None:
+def _rank(rank: Rank, index: int, result: TraceResult) -> RankBudget | None:
+    """Return the mean step of the rank at ``index``; None where there is none."""
     budget, step = rank.budget_ms, rank.step_ms
     if budget is None or step is None:
         return None
+    on_host = [c for c in result.collectives if c.on_host]
     causes = {} if rank.idle_ms is None else msgspec.structs.asdict(rank.idle_ms)
     return RankBudget(
         rank=rank.rank,
@@ -115,6 +118,10 @@ def _rank(rank: Rank) -> RankBudget | None:
             )
             for k in rank.top_kernels
         ),
+        host_wait_ms=sum(c.wait_ms_by_rank[index] for c in on_host)
+        if on_host
+        else None,
+        host_transfer_ms=sum(c.transfer_ms for c in on_host) if on_host else None,
     )
 
 

@@ -26,6 +26,9 @@ class RankBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         idle_ms: None where the timeline can not be trusted with it.
         idle_by_cause: Cause to milliseconds; sums to ``idle_ms``.
         kernels: The largest.
+        host_wait_ms: Time in which its host waited in collectives of the processors
+            (gloo), whether its device idled or not; None: none were matched.
+        host_transfer_ms: From the last arrival to the end of these; None likewise.
     """
 
     rank: int
@@ -38,6 +41,8 @@ class RankBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     idle_ms: float | None
     idle_by_cause: dict[str, float | None] = {}
     kernels: tuple[KernelTime, ...] = ()
+    host_wait_ms: float | None = None
+    host_transfer_ms: float | None = None
 
 
 class StepBudget(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,8 +19,14 @@ from stepscope.board.opinion import (
     Rule,
     seen,
 )
-from stepscope.board.timelines import beside, decided, traced
+from stepscope.board.timelines import beside, decided, host_idle_ms, traced
 from stepscope.board.view import CellView
+from stepscope.run.stepbudget import RankBudget
+
+_ON_HOST = (
+    "collectives on the CPU without an annotation; of those with one (gloo), how long"
+    " the device idles for them, but for two ends"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +46,29 @@ def _waiting(step: TracedStep) -> _Ends | None:
     words = (
         f"mean over {len(known)} ranks of the time from a rank's arrival to the last's"
     )
-    return _Ends(float(np.mean(known)), max(known), words)
+    hosts = [_while_idle(rank, rank.host_wait_ms) for rank in step.ranks]
+    if any(rank.host_wait_ms for rank in step.ranks):
+        most = max(rank.host_wait_ms or 0.0 for rank in step.ranks)
+        words += (
+            f"; hosts wait up to {most:.3g} ms in collectives of the processors, which"
+            f" the device idles for by {min(h.low_ms for h in hosts):.3g} to"
+            f" {max(h.high_ms for h in hosts):.3g} ms"
+        )
+    low = float(np.mean([w + h.low_ms for w, h in zip(known, hosts, strict=True)]))
+    high = max(w + h.high_ms for w, h in zip(known, hosts, strict=True))
+    return _Ends(low, high, words)
+
+
+def _while_idle(rank: RankBudget, host_ms: float | None) -> _Ends:
+    """Return for how much of what a host spends in collectives its device idles.
+
+    The two lie in one step: at most the shorter of them, and at least what does not
+    fit into the rest of the step.
+    """
+    if not host_ms:
+        return _Ends(0.0, 0.0, "")
+    idle = host_idle_ms(rank)
+    return _Ends(max(host_ms + idle - rank.step_ms, 0.0), min(host_ms, idle), "")
 
 
 def _moving(step: TracedStep) -> _Ends | None:
@@ -53,13 +81,21 @@ def _moving(step: TracedStep) -> _Ends | None:
         return _Ends(0.0, max(every), words)
     moved = [c - w for c, w in zip(every, known, strict=True)]
     words = "from the last arrival to the end of a collective, where no kernel hides it"
-    return _Ends(min(moved), max(moved), words)
+    hosts = [_while_idle(rank, rank.host_transfer_ms) for rank in step.ranks]
+    if any(rank.host_transfer_ms for rank in step.ranks):
+        words += "; collectives of the processors too, as far as the device may idle"
+    return _Ends(
+        min(m + h.low_ms for m, h in zip(moved, hosts, strict=True)),
+        max(m + h.high_ms for m, h in zip(moved, hosts, strict=True)),
+        words,
+    )
 
 
 def _more_work(step: TracedStep) -> _Ends | None:
     """Return what the straggler computes more than the median of the others.
 
-    It can not cost more than the others wait.
+    It can not cost more than the others wait, and it costs nothing for sure where the
+    rank is late for another reason than its work.
     """
     waiting = _waiting(step)
     if waiting is None:
@@ -67,12 +103,18 @@ def _more_work(step: TracedStep) -> _Ends | None:
     mine = [r for r in step.ranks if r.rank == step.straggler_rank]
     others = [r.compute_ms for r in step.ranks if r.rank != step.straggler_rank]
     more = 0.0
-    if mine and others:
+    if mine and others and _by_work(step.straggler_reason):
         more = max(mine[0].compute_ms - float(np.median(others)), 0.0)
     words = step.straggler_reason or "no rank is waited for"
     if mine:
         words = f"rank {step.straggler_rank}: {words}"
     return _Ends(min(more, waiting.high_ms), waiting.high_ms, words)
+
+
+def _by_work(reason: str | None) -> bool:
+    """Whether the timelines say that the straggler is late by its work."""
+    what = (reason or "").partition(":")[0]
+    return what.startswith("by ") and "work" in what
 
 
 def _by_timelines(
@@ -143,7 +185,7 @@ RANK_WAIT = Hypothesis(
         _timeline_rule(
             "waiting inside collectives",
             _waiting,
-            "collectives on the CPU, such as gloo",
+            _ON_HOST,
         ),
         _SPREAD,
     ),
@@ -168,7 +210,7 @@ COMMUNICATION = Hypothesis(
     claim="Moving data between ranks takes the time.",
     rules=(
         ONE_RANK,
-        _timeline_rule("transfer in collectives", _moving, "collectives on the CPU"),
+        _timeline_rule("transfer in collectives", _moving, _ON_HOST),
         _SPREAD,
     ),
     would_decide=_would_decide,
