@@ -24,9 +24,10 @@ from tests.load.specs import driven, spec_for
 
 from stepscope.clock import SystemClock
 from stepscope.errors import RecipeError, SessionError
-from stepscope.load.drive import drive
+from stepscope.load.drive import clock_note, drive
 from stepscope.load.journal import read_requests, read_texts
 from stepscope.load.spec import LoadProgress
+from stepscope.run.client import ClientNode
 from stepscope.run.requests import Request
 
 
@@ -452,3 +453,23 @@ def test_a_wrong_spec_is_refused(tmp_path: Path, changes: dict[str, object]) -> 
         spec = spec_for(server.url, **changes)
     with pytest.raises(RecipeError):
         drive(spec, tmp_path, clock=SystemClock())
+
+
+@pytest.mark.parametrize(
+    ("n", "words"), [(1, "from one machine, its"), (2, "from 2 machines, their")]
+)
+def test_the_machines_of_a_load_are_counted_in_words(n: int, words: str) -> None:
+    node = ClientNode(
+        name="a",
+        workers=(0,),
+        clock_offset_ms=0.0,
+        clock_error_ms=0.5,
+        delay_ms=None,
+        busy_pct=None,
+        cpu_pct_max=None,
+        held_pct=None,
+        verdict="ok",
+    )
+    (finding,) = clock_note([node] * n)
+    assert f"{words} clock" in finding.message
+    assert "aligned to 0.500 ms each" in finding.message

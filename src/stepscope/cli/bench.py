@@ -153,6 +153,12 @@ class _VllmWords(click.Command):
     show_default=True,
     help="Longest silence inside an answer, seconds.",
 )
+@click.option(
+    "--total-timeout",
+    default=21_600.0,
+    show_default=True,
+    help="Longest that a request may take in all, seconds.",
+)
 @click.option("--save-result", is_flag=True, help="Write the result as JSON.")
 @click.option("--save-detailed", is_flag=True, help="Requests one by one, too.")
 @click.option(

@@ -204,6 +204,7 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
         headers=_pairs("header", flags["header"], "="),
         header_timeout_s=flags["header_timeout"],
         stall_timeout_s=flags["stall_timeout"],
+        total_timeout_s=flags["total_timeout"],
         processes=flags["processes"],
         workers=flags["load_workers"],
         cpus=flags["cpus"],

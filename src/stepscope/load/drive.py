@@ -95,7 +95,7 @@ def drive(
     return msgspec.structs.replace(
         result,
         prepare_ns=started_at_ns - called_at_ns,
-        findings=(*notes, *_alignment(nodes), *result.findings),
+        findings=(*notes, *clock_note(nodes), *result.findings),
     )
 
 
@@ -262,21 +262,24 @@ def _findings(tallies: Sequence[Tally], losses: Sequence[str]) -> tuple[Finding,
     return tuple(found)
 
 
-def _alignment(nodes: Sequence[ClientNode]) -> tuple[Finding, ...]:
-    """Say how far the clocks of several machines can be trusted together."""
+def clock_note(nodes: Sequence[ClientNode]) -> tuple[Finding, ...]:
+    """Say how far the clocks of other machines can be trusted together."""
     if not nodes:
         return ()
     known = [n.clock_error_ms for n in nodes if n.clock_error_ms is not None]
     lost = [n.name for n in nodes if n.clock_error_ms is None]
     bound = f"to {max(known):.3f} ms each" if known else "before the cell alone"
     end = f"; lost before they were read again: {', '.join(lost)}" if lost else ""
+    where = f"{len(nodes)} machines, their clocks"
+    if len(nodes) == 1:
+        where = "one machine, its clock"
     return (
         Finding(
             code="clocks-aligned",
             severity="info",
-            message=f"the load came from {len(nodes)} machines, their clocks aligned"
-            f" {bound} by round trips before and after the cell{end}. Latencies are"
-            " of one clock each and carry none of this",
+            message=f"the load came from {where} aligned {bound} by round trips before"
+            f" and after the cell{end}. Latencies are of one clock each and carry none"
+            " of this",
             hint="Instants of two machines differ give or take twice as much.",
         ),
     )

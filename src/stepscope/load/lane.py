@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from stepscope.clock import Clock
 from stepscope.load.conversation import Talk
 from stepscope.load.counts import Counts
+from stepscope.load.limits import limits_of
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stamps import Stamper
 from stepscope.load.stock import Prompt, Stock
@@ -65,8 +66,7 @@ class Lane:
         self.endpoint = spec.endpoint
         self.output_tokens = spec.output_tokens
         self.keep_text = spec.keep_text
-        self.header_timeout_ns = ns(spec.header_timeout_s)
-        self.stall_timeout_ns = ns(spec.stall_timeout_s)
+        self.limits = limits_of(spec)
         self.connect_timeout_ns = ns(spec.connect_timeout_s)
         self.slots: list[Slot] = []
         self.new_slot: Callable[[], Slot] | None = None

@@ -1,11 +1,13 @@
 """One request before the load: does this server stream, and does it count tokens?"""
 
 import errno
+import socket
 
 import msgspec
 
 from stepscope.clock import Clock
 from stepscope.load.drawing import first_request
+from stepscope.load.limits import Seen, limits_of
 from stepscope.load.prompts import WORDED, uses_token_ids
 from stepscope.load.response import Response
 from stepscope.load.spec import LoadSpec
@@ -13,6 +15,8 @@ from stepscope.load.text import text_plan
 from stepscope.load.wire import connected
 
 _READ_BYTES = 1 << 16
+#: No answer to one request is as long; it is held whole.
+_MOST_BYTES = 256 << 20
 
 
 class ProbeResult(
@@ -89,15 +93,7 @@ def _exchange(
             is_connected = True
             sock.settimeout(spec.header_timeout_s)
             sock.sendall(request)
-            while not response.complete:
-                data = sock.recv(_READ_BYTES)
-                if not data and not response.end_of_input():
-                    return "closed", "the server closed the connection in mid-response"
-                raw += data
-                if data:
-                    response.feed(data, clock.now_ns())
-                if response.has_header:
-                    sock.settimeout(spec.stall_timeout_s)
+            return _read(sock, spec, response, raw, clock)
     except TimeoutError:
         if not is_connected:
             return "connect", f"no connection in {limit_s:g} s"
@@ -107,4 +103,37 @@ def _exchange(
     except OSError as error:
         kinds = {errno.ECONNREFUSED: "refused", errno.ECONNRESET: "reset"}
         return kinds.get(error.errno or 0, "connect"), error.strerror or str(error)
+
+
+def _read(
+    sock: socket.socket,
+    spec: LoadSpec,
+    response: Response,
+    raw: bytearray,
+    clock: Clock,
+) -> tuple[str, str] | None:
+    """Read the answer to its end, or to where it has none."""
+    limits = limits_of(spec)
+    sent_at_ns = event_at_ns = clock.now_ns()
+    while not response.complete:
+        data = sock.recv(_READ_BYTES)
+        if not data:
+            if response.end_of_input():
+                return None
+            return "closed", "the server closed the connection in mid-response"
+        raw += data
+        n_events, now_ns = response.n_events, clock.now_ns()
+        response.feed(data, now_ns)
+        if response.complete:
+            return None
+        if response.n_events != n_events:
+            event_at_ns = now_ns
+        seen = Seen(sent_at_ns, now_ns, event_at_ns)
+        broken = limits.broken(response, spec.output_tokens, seen, now_ns)
+        if broken is not None:
+            return broken
+        if len(raw) > _MOST_BYTES:
+            return "overlong", f"{len(raw)} bytes and no end"
+        if response.has_header:
+            sock.settimeout(spec.stall_timeout_s)
     return None

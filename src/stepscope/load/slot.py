@@ -12,6 +12,7 @@ from itertools import accumulate
 
 from stepscope.load.connection import Connection
 from stepscope.load.lane import Lane
+from stepscope.load.limits import FURTHER, Seen
 from stepscope.load.response import Response
 from stepscope.load.stock import Prompt
 from stepscope.run.requests import Request
@@ -90,6 +91,12 @@ class Slot:
     def connected(self) -> bool:
         """True when its connection stands."""
         return self.state in {State.IDLE, State.BUSY}
+
+    @property
+    def _asked(self) -> int | None:
+        """Tokens that the request in hand asks for; None: unknown."""
+        prompt = self.prompt
+        return (prompt and prompt.output_tokens) or self._lane.output_tokens
 
     # Connecting.
 
@@ -224,22 +231,29 @@ class Slot:
     # Ending.
 
     def check(self, now_ns: int) -> None:
-        """End what has taken too long."""
-        lane = self._lane
+        """End what has taken too long, or came to too much."""
         if self.state is State.CONNECTING:
             self._line.check(now_ns)
             return
-        if self.state is not State.BUSY or self._pending:
+        limits, response = self._lane.limits, self._response
+        if (
+            now_ns - self._event_at_ns <= limits.surely_ns
+            and now_ns - self._sent_at_ns <= limits.total_ns
+            and response.n_events <= FURTHER
+            and (response.stream.output_tokens or 0) <= FURTHER
+        ) or self._over_limit(now_ns) is None:  # the first costs a quarter
             return
-        limit_s = lane.header_timeout_ns / 1e9
-        if not self._response.has_header:
-            if now_ns - self._sent_at_ns > lane.header_timeout_ns:
-                self._fail("header-timeout", f"no response header in {limit_s:g} s")
-        elif now_ns - self._read_at_ns > lane.stall_timeout_ns:
-            silence_s = lane.stall_timeout_ns / 1e9
-            self._fail("stall", f"no byte for {silence_s:g} s in mid-stream")
-        elif now_ns - self._event_at_ns > lane.header_timeout_ns:
-            self._fail("stall", f"no event for {limit_s:g} s, only comments")
+        self.decode()  # what lies here unread may be what was missed, or the end
+        found = self._over_limit(now_ns)
+        if found is not None:
+            self._fail(*found)
+
+    def _over_limit(self, now_ns: int) -> tuple[str, str] | None:
+        """Return why the response is to be given up; None: it is not, or has ended."""
+        if self.state is not State.BUSY:
+            return None
+        seen = Seen(self._sent_at_ns, self._read_at_ns, self._event_at_ns)
+        return self._lane.limits.broken(self._response, self._asked, seen, now_ns)
 
     def cancel(self) -> None:
         """Give up the request in hand because the cell ends."""
@@ -266,6 +280,7 @@ class Slot:
         self._fail(kind, detail)
 
     def _ended(self, failure: tuple[str, str] | None) -> None:
+        failure = failure or self._lane.limits.too_long(self._response, self._asked)
         keep = self._response.keep_alive and not self._line.sending
         kind, detail = failure if failure is not None else (None, None)
         self._record(kind, detail, self._read_at_ns)
@@ -284,7 +299,7 @@ class Slot:
     def _record(self, kind: str | None, detail: str | None, at_ns: int) -> None:
         """Hand the ended request to the lane as a record."""
         assert self.prompt is not None
-        response, prompt = self._response, self.prompt
+        response, prompt, asked = self._response, self.prompt, self._asked
         was_sent = bool(self._sent_at_ns)
         if not was_sent:
             response = Response()
@@ -311,7 +326,7 @@ class Slot:
             prompt_tokens=stream.prompt_tokens,
             output_tokens=stream.output_tokens,
             cached_tokens=stream.cached_tokens,
-            requested_output_tokens=prompt.output_tokens or self._lane.output_tokens,
+            requested_output_tokens=asked,
             n_chunks=len(arrivals),
             chunk_offsets_ns=packed([at - sent_at_ns for at in arrivals]),
             finish_reason=stream.finish_reason,

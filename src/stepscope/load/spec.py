@@ -96,6 +96,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         header_timeout_s: From send to the response's header, and the longest time
             between two events.
         stall_timeout_s: The longest silence once the header came.
+        total_timeout_s: From send to the end of the answer.
         connect_timeout_s: The longest that opening a connection may take.
         processes: Client processes; None: chosen.
         cpus: CPUs for the client such as ``8-11,15``; None: all allowed ones.
@@ -127,6 +128,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     insecure: bool = False
     header_timeout_s: float = 600.0
     stall_timeout_s: float = 120.0
+    total_timeout_s: float = 21_600.0
     connect_timeout_s: float = 10.0
     processes: int | None = None
     cpus: str | None = None
@@ -149,6 +151,7 @@ class LoadSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
             "output_tokens",
             "header_timeout_s",
             "stall_timeout_s",
+            "total_timeout_s",
             "connect_timeout_s",
         ):
             value = getattr(self, name)

@@ -149,7 +149,8 @@ class Worker:
 
     async def _tick(self) -> None:
         spec = self._job.spec
-        every_s = min(1.0, spec.header_timeout_s / 4, spec.stall_timeout_s / 4)
+        limits_s = spec.header_timeout_s, spec.stall_timeout_s, spec.total_timeout_s
+        every_s = min(1.0, min(limits_s) / 4)
         since_s = 0.0
         while True:
             await asyncio.sleep(min(_PROGRESS_S, every_s))

@@ -231,7 +231,7 @@ def _recipe(
         workload["arrivals"] = "gamma"
     timeouts = {
         key: workload.pop(key)
-        for key in ("request_timeout_s", "stall_timeout_s")
+        for key in ("request_timeout_s", "stall_timeout_s", "total_timeout_s")
         if key in workload
     }
     server = dict(data["server"]) if "server" in data else None

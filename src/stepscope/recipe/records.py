@@ -290,6 +290,7 @@ class Recipe(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     readiness_timeout_s: float = 3600.0
     request_timeout_s: float = 600.0
     stall_timeout_s: float = 120.0
+    total_timeout_s: float = 21_600.0
     capture: tuple[str, ...] = ()
     tracing: Tracing | None = None
     explain: Explain | None = None

@@ -309,6 +309,7 @@ TABLES: dict[str, dict[str, Key]] = {
         "temperature": Key(is_amount),
         "request_timeout_s": Key(is_seconds),
         "stall_timeout_s": Key(is_seconds),
+        "total_timeout_s": Key(is_seconds),
     },
     "warm_up": {
         "concurrency": Key(is_positive_int),

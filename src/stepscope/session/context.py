@@ -115,6 +115,7 @@ class Context:
             workers=recipe.load_workers,
             header_timeout_s=max(recipe.request_timeout_s, pause_s),
             stall_timeout_s=max(recipe.stall_timeout_s, pause_s),
+            total_timeout_s=recipe.total_timeout_s + pause_s,
             cpus=(
                 client_cpus(launch.cpus, os.sched_getaffinity(0))
                 if recipe.load_workers == "local"
