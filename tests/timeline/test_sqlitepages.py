@@ -12,7 +12,8 @@ from tests.timeline.planting import TRACES
 from stepscope.errors import ArchiveError
 from stepscope.timeline.exported import Export
 from stepscope.timeline.load import load_trace
-from stepscope.timeline.sqlitepages import DamagedError, Pages
+from stepscope.timeline.sqlitepages import Pages
+from stepscope.timeline.sqliterows import DamagedError
 
 NSYS = TRACES / "nsys_2xh100_train" / "before.sqlite"
 EDGES = [0, 1, 2, -1, 127, 128, -128, -129, 2**15, 2**23, -(2**23) - 1, 2**31, 2**47]

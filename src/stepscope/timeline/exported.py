@@ -1,5 +1,6 @@
 """Tables of an nsys export as columns, whatever its schema lacks."""
 
+import re
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -7,12 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.timeline.columns import I64, Bool
-from stepscope.timeline.sqlitepages import DamagedError, Pages, Rows
+from stepscope.timeline.sqlitepages import Pages
+from stepscope.timeline.sqliterows import DamagedError, Rows
 
 #: Some rows: columns by name.
-
-
 Batch = dict[str, I64]
+#: Rows that SQLite is asked for at a time.
+_MANY = 5_000
+#: Columns beyond are so many that decoding the types before them costs more.
+_FARTHEST = 200
+#: Types of columns in which SQLite keeps whole numbers as integers and returns reals.
+_REAL = re.compile("REAL|FLOA|DOUB", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,39 +71,71 @@ class Export:
             text = has.index("text"), texts
         elif texts is not None:
             absent["text"] = -1
-        query = "SELECT rootpage FROM sqlite_master WHERE name = ?"
-        (root,) = self.db.execute(query, (table,)).fetchone()
+        said = text and text[1]
+        root = self._root(table, {*stored, *(() if text is None else ("text",))})
+        if root is None:
+            for some in self._asked(table, stored, said, ""):
+                yield _batch(some, stored, wanted, absent)
+            return
         places = [has.index(name) for name in stored]
         for rows in self.pages.rows(root, places, text, n_needed=2):
             yield _batch(rows, stored, wanted, absent)
             if rows.spilled:
-                whole = self._whole(table, stored, text and text[1], rows.spilled)
-                yield _batch(whole, stored, wanted, absent)
+                where = f"rowid IN ({', '.join(map(str, rows.spilled))}) AND "
+                for some in self._asked(table, stored, said, where):
+                    yield _batch(some, stored, wanted, absent)
 
-    def _whole(
+    def _root(self, table: str, wanted: set[str]) -> int | None:
+        """Return where a table begins; None where its pages do not say what is in it.
+
+        Then SQLite itself must be asked: a view, a virtual table, one without row
+        ids, columns that it computes or keeps elsewhere (those of a key, of defaults
+        for rows from before the column, of reals kept as integers), texts of UTF-16.
+        """
+        query = "SELECT rootpage FROM sqlite_master WHERE type = 'table' AND name = ?"
+        (root,) = self.db.execute(query, (table,)).fetchone() or (None,)
+        if not root or not self.pages.holds_rows(root):
+            return None
+        rows = self.db.execute(f"PRAGMA table_xinfo({table})").fetchall()
+        for place, name, kind, _, default, key, hidden in rows:
+            if hidden or name.lower() == "rowid":
+                return None
+            if name not in wanted:
+                continue
+            if key or default is not None or place > _FARTHEST or _REAL.search(kind):
+                return None
+        return int(root) if self.pages.is_utf8 or "text" not in wanted else None
+
+    def _asked(
         self,
         table: str,
         stored: list[str],
         texts: Mapping[bytes, int] | None,
-        ids: list[int],
-    ) -> Rows:
-        """Ask SQLite for rows that lie on more than one page."""
-        names = ", ".join(f'"{name}"' for name in stored) + ", "
-        names += "NULL" if texts is None else "text"
+        where: str,
+    ) -> Iterator[Rows]:
+        """Yield rows as SQLite itself hands them over."""
+        names = ", ".join(f'"{name}"' for name in stored)
         query = (
-            f"SELECT {names} FROM {table} WHERE rowid = ?"  # noqa: S608  # names of this package and of the schema
-            " AND start IS NOT NULL AND end IS NOT NULL"
+            f"SELECT {names}, {'NULL' if texts is None else 'text'} FROM {table}"  # noqa: S608  # names of this package and of the schema
+            f" WHERE {where}start IS NOT NULL AND end IS NOT NULL"
         )
-        rows = [row for i in ids for row in self.db.execute(query, (i,))]
-        *known, said = list(zip(*rows, strict=True)) or [()] * (len(stored) + 1)
-        numbers = [-1 if t is None or texts is None else texts[str(t).encode()]
-                   for t in said]  # fmt: skip
-        return Rows(
-            values=[np.array([v or 0 for v in c], dtype=np.int64) for c in known],
-            null=[np.array([v is None for v in c], dtype=np.bool_) for c in known],
-            text=None if texts is None else np.array(numbers, dtype=np.int64),
-            spilled=[],
-        )
+        cursor = self.db.execute(query)
+        while rows := cursor.fetchmany(_MANY):
+            *columns, said = zip(*rows, strict=True)
+            if not all(v is None or isinstance(v, int) for c in columns for v in c):
+                raise DamagedError("a value that must be an integer is none")
+            if not all(t is None or isinstance(t, str) for t in said):
+                raise DamagedError("a value that must be text is none")
+            numbers = [-1 if t is None or texts is None else texts[t.encode()]
+                       for t in said]  # fmt: skip
+            yield Rows(
+                values=[np.array([v or 0 for v in c], dtype=np.int64) for c in columns],
+                null=[
+                    np.array([v is None for v in c], dtype=np.bool_) for c in columns
+                ],
+                text=None if texts is None else np.array(numbers, dtype=np.int64),
+                spilled=[],
+            )
 
 
 def _batch(

@@ -22,7 +22,9 @@ from stepscope.timeline.kineto import load_kineto
 from stepscope.timeline.nsys import load_nsys
 
 _SQLITE = b"SQLite format 3\x00"
-
+#: How a journal begins that has something to roll back.
+#: Source: https://www.sqlite.org/fileformat2.html, section 3.
+_JOURNAL = bytes.fromhex("d9d505f920a163d7")
 
 #: Files that together are smaller are read in this process: another takes longer to
 #: start than they take to read.
@@ -86,6 +88,7 @@ def load_trace(path: Path, cache: Path | None = None) -> list[Trace]:
         RecipeError: The path does not exist or is no file.
         ArchiveError: It is damaged, or of an unknown form.
     """
+    _refuse_unfinished(path)
     entry = entry_of(path, cache) if cache is not None and path.is_file() else None
     known = kept(entry, path) if entry is not None else None
     if known is not None:
@@ -95,6 +98,24 @@ def load_trace(path: Path, cache: Path | None = None) -> list[Trace]:
         with suppress(OSError):
             keep(entry, traces)
     return traces
+
+
+def _refuse_unfinished(path: Path) -> None:
+    """Refuse a database whose changes lie, whole or in part, in a file beside it."""
+    for ending, begins in (("-wal", b""), ("-journal", _JOURNAL)):
+        beside = path.resolve()
+        beside = beside.with_name(beside.name + ending)
+        if not beside.is_file():
+            continue
+        with beside.open("rb") as stream:
+            head = stream.read(8)
+        if head and head.startswith(begins):
+            raise ArchiveError(
+                str(path),
+                f"{beside.name} beside it holds changes that are not in it",
+                "expected a database that nobody writes to",
+                "Wait for nsys export to end, or open and close it once with sqlite3",
+            )
 
 
 def _read(path: Path) -> list[Trace]:

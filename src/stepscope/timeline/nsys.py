@@ -4,6 +4,7 @@ import re
 import sqlite3
 from contextlib import closing
 from dataclasses import fields
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -30,7 +31,8 @@ from stepscope.timeline.columns import (
 )
 from stepscope.timeline.exported import Batch, Export, taken
 from stepscope.timeline.places import Places
-from stepscope.timeline.sqlitepages import DamagedError, Pages
+from stepscope.timeline.sqlitepages import Pages
+from stepscope.timeline.sqliterows import DamagedError
 
 _TABLES = (
     ("CUPTI_ACTIVITY_KIND_KERNEL", KERNEL, "kernel"),
@@ -115,10 +117,12 @@ def load_nsys(path: Path) -> list[Trace]:
         ):
             # Every page is read once; SQLite would keep 2 MB of them.
             db.execute("PRAGMA cache_size = -64")
-            rows = db.execute("SELECT name FROM sqlite_master WHERE type='table'")
+            # A text may be cut within a letter; names are shown as well as they can be.
+            db.text_factory = partial(str, encoding="utf-8", errors="replace")
+            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view')"
+            rows = db.execute(query)
             tables = frozenset(row[0] for row in rows)
             return _read(path, Export(db, Pages(file), tables))
-    # sqlite3 says that a text is no UTF-8 with a ValueError.
     except (
         sqlite3.DatabaseError, DamagedError, OverflowError, TypeError, ValueError,
         IndexError,
