@@ -322,6 +322,24 @@ def _open_for(c: Comparison) -> str:
     return "not told from run-to-run noise" if noise else str(c.reason)
 
 
+def _settling(c: Comparison) -> str:
+    """Return what would settle a comparison, in the words that ``plan`` reads.
+
+    Where no arm was started twice each further run is on a start of its own.
+    """
+    if c.runs_needed is None and c.ci95_pct is not None:
+        return (
+            "No number of repeats up to 1,000 settles it: find what moves the figures"
+            " of one configuration first."
+        )
+    if c.runs_needed is None:
+        return "Take repeats of both, on 3 starts each."
+    if c.unit == "launch":
+        return f"Take {c.runs_needed} launches each."
+    n_starts = c.runs_needed - min(c.n_a, c.n_b) + 1
+    return f"Take {c.runs_needed} runs each, on {n_starts} starts each."
+
+
 def _comparisons(analysis: Analysis) -> list[_Claim]:
     claims = []
     for c in analysis.comparisons:
@@ -330,17 +348,13 @@ def _comparisons(analysis: Analysis) -> list[_Claim]:
         place = "" if c.concurrency is None else f" at concurrency {c.concurrency}"
         text = f"{c.b} against {c.a}: {c.metric} {c.delta_pct:+.1f} %{place}"
         if c.verdict == "undetermined" or c.ci95_pct is None:
-            units = "launches" if c.unit == "launch" else "runs"
-            needed = (
-                f"{c.runs_needed} {units} each" if c.runs_needed else "repeats of both"
-            )
             claims.append(
                 _Claim(
                     text,
                     (
                         (
                             f"undetermined: {_open_for(c)}",
-                            f"Take {needed}.",
+                            _settling(c),
                         ),
                     ),
                     "",

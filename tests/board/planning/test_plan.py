@@ -352,16 +352,16 @@ def compared(judged: Judged, runs_needed: int | None) -> PlanDocument:
 
 def test_an_undetermined_row_gets_the_runs_that_would_settle_it(sweep: Judged) -> None:
     (starts,) = by_id(compared(sweep, 7), "launches")
-    assert "2 starts of each, A B B A, 4 repeats in each, at concurrency 64" in (
+    assert "7 starts of each, A B B A, 1 run in each, at concurrency 64" in (
         starts.title
     )
     assert [(s.how, s.kind) for s in starts.settles] == [("decides", "claim")]
     document = compared(sweep, 7)
     assert document.recipe is not None
     recipe = load_recipe(document.recipe, "next")
-    assert recipe.n_launches == 2
+    assert recipe.n_launches == 7
     assert [c.name for c in recipe.configurations][:2] == ["baseline", "eager"]
-    assert dict(recipe.sweep.concurrency)[64] >= 4
+    assert dict(recipe.sweep.concurrency)[64] >= 1
 
 
 def test_a_difference_that_needs_hundreds_of_runs_is_not_promised(

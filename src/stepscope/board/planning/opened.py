@@ -13,7 +13,10 @@ from stepscope.board.records import Board, NotSolid
 
 _CONCURRENCY = re.compile(r"\bconcurrency (\d+)")
 _REPEATED = re.compile(r'concurrency = \["(\d+)x\d+"\]')
-_RUNS = re.compile(r"\bTake (\d+) runs each")
+#: Runs or launches, and the starts that they take where that is another number.
+_UNITS = re.compile(
+    r"\bTake (?:(\d+) (?:runs|launches) each|repeats of both)(?:, on (\d+) starts)?"
+)
 #: How the board says why a hypothesis is open, beside a missing measurement.
 _REASONS = {
     "Every cell here is void": "void",
@@ -46,7 +49,8 @@ class Open:
         codes: What it lacks: finding codes, ``repeat``, ``void``, ``disagree``,
             ``sizes``, ``runs``.
         sizes: Concurrencies that would have to be repeated for it.
-        n_runs: Runs an arm that a comparison needs.
+        n_runs: Runs an arm that a comparison needs; None: nobody knows.
+        n_starts: Starts of each arm that these must be on.
         weight: One, shared among the ranges in which a hypothesis is open.
     """
 
@@ -59,6 +63,7 @@ class Open:
     codes: frozenset[str] = frozenset()
     sizes: tuple[int, ...] = ()
     n_runs: int | None = None
+    n_starts: int | None = None
     weight: float = 1.0
 
     def covers(self, concurrency: int) -> bool:
@@ -152,9 +157,11 @@ def _claim(hole: NotSolid, analysis: Analysis) -> Open:
         codes.add("repeat")
     if "Measure more concurrencies" in settle:
         codes.add("sizes")
-    runs = _RUNS.search(settle)
-    if runs is not None or "repeats of both" in settle:
+    units = _UNITS.search(settle)
+    n_runs = n_starts = None
+    if units is not None:
         codes.add("runs")
+        n_runs, n_starts = (None if x is None else int(x) for x in units.groups())
     names = dict.fromkeys(c.configuration for c in analysis.cells)
     return Open(
         kind="claim",
@@ -167,5 +174,6 @@ def _claim(hole: NotSolid, analysis: Analysis) -> Open:
         now=hole.why,
         codes=frozenset(codes),
         sizes=tuple(dict.fromkeys(sizes or said)),
-        n_runs=None if runs is None else int(runs[1]),
+        n_runs=n_runs,
+        n_starts=n_starts or n_runs,
     )

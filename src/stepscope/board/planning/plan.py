@@ -10,7 +10,14 @@ from stepscope.board.planning.history import history_of
 from stepscope.board.planning.offer import Facts, Offer
 from stepscope.board.planning.opened import opened
 from stepscope.board.planning.pace import Pace, pace_of
-from stepscope.board.planning.recipe_text import Base, Written, base_of, fits, written
+from stepscope.board.planning.recipe_text import (
+    PRICED_BY,
+    Base,
+    Written,
+    base_of,
+    fits,
+    written,
+)
 from stepscope.board.planning.records import Candidate, PlanDocument
 from stepscope.board.records import Board
 from stepscope.errors import RefusedError
@@ -69,12 +76,13 @@ def plan(run: Run, analysis: Analysis, board: Board, budget: Budget) -> PlanDocu
     offers = [o for o in offers if o.decides or o.bears_on]
     pace = pace_of(run, analysis)
     price = _price(run, base, offers)
+    where = PRICED_BY if run.recipe_text is None else "[cost] in its recipe"
     if budget.usd is not None and price is None:
         raise RefusedError(
             run.id,
-            "its recipe has no prices",
-            "[cost], to keep a budget in USD",
-            "Use --budget-minutes, or add [cost]",
+            "it has no prices",
+            f"{where}, to keep a budget in USD",
+            f"Use --budget-minutes, or set {where}",
         )
     drafts: dict[str, Written] = {}
 

@@ -22,6 +22,8 @@ _NOT_OURS = (
     "max_concurrency", "ramp_start_rps", "ramp_end_rps",
 )  # fmt: skip
 _WHERE = "the next recipe"
+#: Where the price of an imported run is from.
+PRICED_BY = "run.usd_per_gpu_hour in import.toml"
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def base_of(run: Run, analysis: Analysis, history: History) -> Base:
             'model_config = "..." (the path of its config.json) gives the byte floor'
         )
     if run.cost is None:
-        notes.append("[cost] prices the next plan: usd_per_gpu_hour, n_gpus")
+        notes.append(f"{PRICED_BY} prices a plan of this import")
     else:
         data["cost"] = {
             k: getattr(run.cost, k)

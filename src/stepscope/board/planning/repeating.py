@@ -31,7 +31,9 @@ _AGAIN = frozenset(
 _REPEATS = 3
 #: A step with less than this share of what is in flight leaves requests waiting.
 _FULL = 0.9
-_MOST_RUNS = 20
+#: Starts of each side that nobody takes; and those that give a row its interval.
+_MOST_STARTS = 20
+_STARTS = 3
 _PAIR = re.compile(r"^(\S+) against (\S+):")
 
 
@@ -46,7 +48,7 @@ def repeats(facts: Facts) -> Iterator[Offer]:
         done = _repeated(facts, o, sizes) >= _REPEATS and not o.codes & _AGAIN
         if sizes and not done and (o.kind == "claim" or "disagree" in o.codes):
             groups.setdefault((sizes, bool(o.codes & _LONGER)), []).append(o)
-    for (sizes, longer), mine in sorted(groups.items()):
+    for (sizes, longer), mine in sorted(_merged(groups).items()):
         decides = tuple(o for o in mine if not o.codes & _UNMENDED)
         n = max(_REPEATS, *(_repeated(facts, o, sizes) + 2 for o in mine))
         waves = max(2 * facts.history.waves, 4) if longer else facts.history.waves
@@ -65,6 +67,21 @@ def repeats(facts: Facts) -> Iterator[Offer]:
                 configurations=facts.others(mine),
             ),
         )
+
+
+def _merged(
+    groups: dict[tuple[tuple[int, ...], bool], list[Open]],
+) -> dict[tuple[tuple[int, ...], bool], list[Open]]:
+    """Put what is open at some sizes to what is open at these and others.
+
+    A launch that measures all of them measures those too.
+    """
+    merged: dict[tuple[tuple[int, ...], bool], list[Open]] = {}
+    for sizes, longer in sorted(groups, key=lambda key: -len(key[0])):
+        holds = [k for k in merged if k[1] == longer and set(sizes) <= set(k[0])]
+        key = min(holds, key=lambda k: len(k[0]), default=(sizes, longer))
+        merged.setdefault(key, []).extend(groups[sizes, longer])
+    return merged
 
 
 def _why_repeat(n: int) -> str:
@@ -141,18 +158,16 @@ def launches(facts: Facts) -> Iterator[Offer]:
     rows: dict[tuple[int, ...], list[Open]] = {}
     for o in facts.lacking("runs", "one-launch"):
         rows.setdefault(o.sizes or facts.history.sizes, []).append(o)
-    n_launches = max(2, min(facts.history.n_launches + 1, 4))
     for sizes, mine in sorted(rows.items()):
-        wanted = [o.n_runs or 2 * _REPEATS for o in mine]
-        n_runs = max((n for n in wanted if n <= _MOST_RUNS), default=_MOST_RUNS)
-        each = math.ceil(n_runs / n_launches)
-        decides = tuple(o for o, n in zip(mine, wanted, strict=True) if n <= n_runs)
+        decides = tuple(o for o in mine if _starts(o) <= _MOST_STARTS)
+        n_launches = max((_starts(o) for o in decides), default=_STARTS)
+        each = max(_runs_a_start(o) for o in decides or mine)
         url = facts.history.engine == "url"
         at = ", ".join(map(str, sizes))
         yield Offer(
             id="launches",
-            title=f"{n_launches} starts of each, A B B A, {each} repeats in each, at"
-            f" concurrency {at}",
+            title=f"{n_launches} starts of each, A B B A, {each}"
+            f" {'run' if each == 1 else 'repeats'} in each, at concurrency {at}",
             reason="starts, not requests, are what repeats: an interval from one start"
             " does not hold what differs between starts",
             decides=decides,
@@ -166,6 +181,16 @@ def launches(facts: Facts) -> Iterator[Offer]:
             ),
             not_in_recipe="the server is not started here" if url else None,
         )
+
+
+def _starts(o: Open) -> int:
+    """Return the starts of each side that a row takes."""
+    return max(o.n_starts or _STARTS, 2)
+
+
+def _runs_a_start(o: Open) -> int:
+    """Return the repeats on each of these starts."""
+    return math.ceil((o.n_runs or 2 * _STARTS) / _starts(o))
 
 
 def anchor(facts: Facts) -> Iterator[Offer]:
