@@ -54,7 +54,7 @@ class TestWhoseFault:
 
 
 class TestWaitingOnTheHost:
-    def found(self, bench: Bench, **host: float) -> dict[str, BoardEntry]:
+    def found(self, bench: Bench, **host: Any) -> dict[str, BoardEntry]:
         idle = rank(causes={"host_not_launching_yet": 0.75 * STEP_MS}, **host)
         other = rank(
             number=1, causes={"host_not_launching_yet": 0.1 * STEP_MS}, host_wait_ms=0.0

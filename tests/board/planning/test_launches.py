@@ -124,3 +124,9 @@ def test_repeats_at_fewer_of_the_same_sizes_are_one_offer() -> None:
     assert frozenset({"512", "1024"}) in sizes
     for one in sizes:
         assert not any(one < other for other in sizes)
+
+
+def test_runs_are_spread_over_the_starts_of_the_neediest_row(sweep: Judged) -> None:
+    document = compared(sweep, unit="launch", runs_needed=9)
+    (starts,) = by_id(document, "launches")
+    assert "9 starts of each, A B B A, 1 run in each" in starts.title

@@ -161,7 +161,8 @@ def launches(facts: Facts) -> Iterator[Offer]:
     for sizes, mine in sorted(rows.items()):
         decides = tuple(o for o in mine if _starts(o) <= _MOST_STARTS)
         n_launches = max((_starts(o) for o in decides), default=_STARTS)
-        each = max(_runs_a_start(o) for o in decides or mine)
+        n_runs = max((o.n_runs or 2 * _STARTS for o in decides), default=n_launches)
+        each = math.ceil(n_runs / n_launches)
         url = facts.history.engine == "url"
         at = ", ".join(map(str, sizes))
         yield Offer(
@@ -186,11 +187,6 @@ def launches(facts: Facts) -> Iterator[Offer]:
 def _starts(o: Open) -> int:
     """Return the starts of each side that a row takes."""
     return max(o.n_starts or _STARTS, 2)
-
-
-def _runs_a_start(o: Open) -> int:
-    """Return the repeats on each of these starts."""
-    return math.ceil((o.n_runs or 2 * _STARTS) / _starts(o))
 
 
 def anchor(facts: Facts) -> Iterator[Offer]:
