@@ -4,6 +4,7 @@ A real export of two processes, each on an H100 of its own, is renumbered as it 
 from engines that each see one GPU only.
 """
 
+import functools
 import sqlite3
 from collections.abc import Iterable
 from contextlib import closing
@@ -44,6 +45,11 @@ def renumbered(path: Path, gpus: Iterable[tuple[int | None, int, int]] | None) -
     return path
 
 
+@functools.cache
+def truth() -> TraceResult:
+    return analyze_traces(load_trace(NSYS))
+
+
 def unnamed(found: TraceResult) -> list[object]:
     return [replace_path(rank) for rank in found.ranks]
 
@@ -60,11 +66,11 @@ def test_processes_on_gpus_of_their_own_give_what_numbered_gpus_give(
     tmp_path: Path,
 ) -> None:
     path = renumbered(tmp_path / "t.sqlite", [(0, 0, ONE), (1, 0, TWO)])
-    found, truth = analyze_traces(load_trace(path)), analyze_traces(load_trace(NSYS))
-    assert found.quality == truth.quality
+    found = analyze_traces(load_trace(path))
+    assert found.quality == truth().quality
     assert found.quality.usable
-    assert unnamed(found) == unnamed(truth)
-    assert found.collectives == truth.collectives
+    assert unnamed(found) == unnamed(truth())
+    assert found.collectives == truth().collectives
 
 
 @pytest.mark.parametrize(
@@ -81,12 +87,11 @@ def test_where_they_may_share_a_gpu_no_idle_figure_is_given_and_why(
 ) -> None:
     path = renumbered(tmp_path / "t.sqlite", gpus)
     found = analyze_traces(load_trace(path))
-    truth = analyze_traces(load_trace(NSYS))
     assert found.quality.defects == ("mixed-processes", "stream-overlap")
     mixed = [f.message for f in found.findings if f.code == "mixed-processes"]
     assert len(mixed) == 2
     assert all(said in message for message in mixed)
-    for rank, true in zip(found.ranks, truth.ranks, strict=True):
+    for rank, true in zip(found.ranks, truth().ranks, strict=True):
         assert (rank.idle_ms, rank.busy_pct) == (None, None)
         assert rank.top_kernels == true.top_kernels
         assert rank.step_ms == true.step_ms

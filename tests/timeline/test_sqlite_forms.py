@@ -1,5 +1,6 @@
 """Whatever a database may be: rows are what SQLite says, or one line says why not."""
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -289,6 +290,24 @@ def test_texts_that_are_no_utf8_are_shown_as_well_as_they_can_be(
     assert {"\ufffdA", "\ufffd" * 5000, "\ufffdB"} <= names
 
 
+def test_long_rows_that_their_ids_do_not_lead_to_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    with closing(sqlite3.connect(path)) as db:
+        db.execute("CREATE TABLE t (start, end, id, text)")
+        for i in range(100):
+            row = "INSERT INTO t (rowid, start, end, text) VALUES (?, 1, 2, ?)"
+            db.execute(row, (i + 1, "long" * 3000 * (i == 70)))
+        db.commit()
+    data = path.read_bytes()
+    # Its cell: 12,000 and some bytes, row 71, five types.
+    cell = re.search(rb"\xdd.\x47\x07", data, re.DOTALL)
+    assert cell is not None
+    at = cell.start() + 2
+    path.write_bytes(data[:at] + b"\x07" + data[at + 1 :])
+    with pytest.raises(DamagedError, match="by their ids"):
+        read(path, "t", {})
+
+
 @pytest.mark.parametrize(
     "name",
     ["nsys_2xh100_train/before.sqlite", "nsys_rtx3060_graph_granularity.sqlite"],
@@ -330,7 +349,7 @@ NUMBERS = st.none() | st.integers(-(2**63), 2**63 - 1) | st.integers(-200, 200)
 DECLARED = st.sampled_from(["", "INT", "INTEGER NOT NULL DEFAULT 7", "BIGINT", "BLOB"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(DECLARED, max_size=12),
     st.lists(st.lists(NUMBERS, min_size=12, max_size=12), min_size=1, max_size=40),

@@ -82,6 +82,7 @@ class Export:
             yield _batch(rows, stored, wanted, absent)
             if rows.spilled:
                 where = f"rowid IN ({', '.join(map(str, rows.spilled))}) AND "
+                self._expect(table, f"{where}TRUE", len(rows.spilled))
                 for some in self._asked(table, stored, said, where):
                     yield _batch(some, stored, wanted, absent)
 
@@ -105,6 +106,13 @@ class Export:
             if key or default is not None or place > _FARTHEST or _REAL.search(kind):
                 return None
         return int(root) if self.pages.is_utf8 or "text" not in wanted else None
+
+    def _expect(self, table: str, where: str, n: int) -> None:
+        """Refuse rows that SQLite does not find again by their ids."""
+        query = f"SELECT count(*) FROM {table} WHERE {where}"  # noqa: S608  # names of this package, and numbers
+        (found,) = self.db.execute(query).fetchone()
+        if found != n:
+            raise DamagedError(f"{found} of {n} rows are found by their ids")
 
     def _asked(
         self,
