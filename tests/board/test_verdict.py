@@ -5,6 +5,7 @@ from typing import Any
 from tests.board.test_timelines import STEP_MS, rank, step
 
 from stepscope.analysis.across.records import TracedStep
+from stepscope.analysis.boot.records import BootResult
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 
@@ -37,6 +38,33 @@ def test_the_causes_of_every_configuration_are_named(bench: Bench) -> None:
 
 def test_a_configuration_without_a_cause_is_not_silent(bench: Bench) -> None:
     assert "eager: no cause is shown" in two(bench)[1]
+
+
+def test_one_that_did_not_boot_is_named_with_its_cause(bench: Bench) -> None:
+    launches = (
+        bench.launch(),
+        bench.launch(name="b-l0", configuration="b", ready=False),
+    )
+    boot = BootResult(
+        launch="b-l0",
+        ready=False,
+        seconds_to_ready=None,
+        phases=(),
+        ledger={},
+        verdict={"cause": "no-kv-memory", "why": "nothing was left"},
+    )
+    sentences = bench.board(bench.run(launches=launches), boot=(boot,)).sentences
+    assert "b: the server did not boot (no-kv-memory)." in sentences[1]
+
+
+def test_load_driven_for_timelines_names_them_too(bench: Bench) -> None:
+    cells = [
+        bench.result(name=f"{c}-t", configuration=c, warm_up=True, capture="untraced")
+        for c in ("base", "eager")
+    ]
+    found = step(rank(causes={"launch_call": 0.75 * STEP_MS}), configuration="eager")
+    sentences = bench.board(None, *cells, traced=(found,)).sentences
+    assert "eager: launching kernels one by one" in sentences[1]
 
 
 def test_one_configuration_is_told_as_before(bench: Bench) -> None:

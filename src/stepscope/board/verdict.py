@@ -6,6 +6,7 @@ from stepscope.analysis.across.records import RepeatGroup
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.claims import at, number, repeats, span
 from stepscope.board.holes import WIDE_PCT, spread_pct
+from stepscope.board.hypotheses.kv_capacity import BOOT_VERDICT
 from stepscope.board.hypotheses.power import CLOCK_TAKES
 from stepscope.board.regimes import Regime
 from stepscope.board.rules import RULES
@@ -21,35 +22,41 @@ def sentences(
     if not cells:
         return _beside_timelines(analysis, judged) or (_nothing(analysis),)
     configuration = (run.launches[0] if run.launches else cells[0]).configuration
-    own = [c for c in cells if c.configuration == configuration] or list(cells)
-    configuration = own[0].configuration
+    if not any(c.configuration == configuration for c in cells):
+        configuration = cells[0].configuration
+    own = [c for c in cells if c.configuration == configuration]
     entries = [
         r for r in judged if r.entry.scope.configuration == configuration and not r.void
     ]
-    others = [c.configuration for c in cells if c.configuration != configuration]
-    causes = " ".join(
-        (
-            _causes(entries),
-            *(_beside(name, judged) for name in dict.fromkeys(others)),
-        )
-    )
-    if others:
-        causes = f"{configuration}: {causes[0].lower()}{causes[1:]}"
+    causes = _of_each(configuration, _causes(entries), cells, judged)
     return tuple(
         s for s in (_delivered(own, analysis), causes, _next(entries)) if s is not None
     )
 
 
-def _beside(configuration: str, judged: Sequence[Regime]) -> str:
-    """Return in short which causes another configuration than the first has."""
-    supported = [
-        _supported(r)
-        for r in judged
-        if r.entry.scope.configuration == configuration
-        and r.entry.status == "supported"
-        and not r.void
-    ]
-    return f"{configuration}: {'; '.join(supported) or 'no cause is shown'}."
+def _of_each(
+    configuration: str,
+    causes: str,
+    cells: Sequence[CellResult],
+    judged: Sequence[Regime],
+) -> str:
+    """Return a configuration's causes, and in short those of all others.
+
+    Of those that measured nothing only what is supported, such as by their boot.
+    """
+    named: dict[str, list[str]] = {c.configuration: [] for c in cells}
+    for regime in judged:
+        if regime.entry.status == "supported" and not regime.void:
+            name = regime.entry.scope.configuration
+            named.setdefault(name, []).append(_supported(regime))
+    named.pop(configuration, None)
+    if not named:
+        return causes
+    others = (
+        f"{name}: {'; '.join(told) or 'no cause is shown'}."
+        for name, told in named.items()
+    )
+    return " ".join((f"{configuration}: {causes}", *others))
 
 
 def _beside_timelines(analysis: Analysis, judged: Sequence[Regime]) -> tuple[str, ...]:
@@ -66,7 +73,7 @@ def _beside_timelines(analysis: Analysis, judged: Sequence[Regime]) -> tuple[str
     return (
         "Nothing was measured but what timelines need; the board is of the load that"
         f" was driven while nobody traced ({first.name}).",
-        _causes(entries),
+        _of_each(first.configuration, _causes(entries), driven, judged),
     )
 
 
@@ -134,8 +141,11 @@ def _causes(entries: Sequence[Regime]) -> str:
 
 def _supported(regime: Regime) -> str:
     entry = regime.entry
-    where = span(entry.scope.concurrency_from, entry.scope.concurrency_to)
-    text = f"{', '.join(regime.headlines) or entry.hypothesis} {where}"
+    text = ", ".join(regime.headlines) or entry.hypothesis
+    # What did not boot was under no load.
+    if not any(e.quantity == BOOT_VERDICT for e in entry.evidence):
+        where = span(entry.scope.concurrency_from, entry.scope.concurrency_to)
+        text += f" {where}"
     if entry.share_of_step_pct is not None:
         share = number(entry.share_of_step_pct)
         text += f" (at least {share} % of {RULES[entry.hypothesis].share_of})"

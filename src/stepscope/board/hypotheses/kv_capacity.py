@@ -18,6 +18,8 @@ _FULL_PCT = 95.0
 _ROOM_PCT = 80.0
 #: Preemptions over requests: fewer are computed again than can lengthen the others.
 _MANY_PCT = 1.0
+#: Quantity of the evidence that a failed start gives.
+BOOT_VERDICT = "boot verdict"
 _BOOT_CAUSES = ("no-kv-memory", "kv-smaller-than-context")
 
 
@@ -155,7 +157,7 @@ def boot_cause(view: CellView, causes: tuple[str, ...]) -> Opinion | None:
     return Opinion(
         status="supported",
         headline=f"the server did not boot ({cause})",
-        evidence=(seen(view, "boot verdict", cause, "", why),),
+        evidence=(seen(view, BOOT_VERDICT, cause, "", why),),
         no_share="No share of a step: it did not boot, and no step was measured.",
     )
 
