@@ -1,6 +1,5 @@
 """Whatever a database may be: rows are what SQLite says, or one line says why not."""
 
-import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -290,20 +289,40 @@ def test_texts_that_are_no_utf8_are_shown_as_well_as_they_can_be(
     assert {"\ufffdA", "\ufffd" * 5000, "\ufffdB"} <= names
 
 
-def test_long_rows_that_their_ids_do_not_lead_to_are_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t.sqlite"
+def one_long(path: Path) -> tuple[bytearray, int]:
+    """Write a table with one row that spills; return it and where its root begins."""
     with closing(sqlite3.connect(path)) as db:
         db.execute("CREATE TABLE t (start, end, id, text)")
-        for i in range(100):
+        for i in range(900):
             row = "INSERT INTO t (rowid, start, end, text) VALUES (?, 1, 2, ?)"
-            db.execute(row, (i + 1, "long" * 3000 * (i == 70)))
+            db.execute(row, (i + 1, "long" * 3000 if i == 70 else "short" * 9))
         db.commit()
-    data = path.read_bytes()
-    # Its cell: 12,000 and some bytes, row 71, five types.
-    cell = re.search(rb"\xdd.\x47\x07", data, re.DOTALL)
-    assert cell is not None
-    at = cell.start() + 2
-    path.write_bytes(data[:at] + b"\x07" + data[at + 1 :])
+    data = bytearray(path.read_bytes())
+    assert data[4096] == 5
+    return data, 4096
+
+
+def test_row_ids_that_do_not_ascend_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    data, _ = one_long(path)
+    # The long row's cell: its 12,008 bytes, row 71, a list of seven bytes of types.
+    at = data.index(b"\xdd\x68\x47\x07")
+    data[at + 2] = 7
+    path.write_bytes(data)
+    with pytest.raises(DamagedError, match="ascend"):
+        read(path, "t", {})
+
+
+def test_long_rows_that_their_ids_do_not_lead_to_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t.sqlite"
+    data, root = one_long(path)
+    for i in range(int.from_bytes(data[root + 3 : root + 5], "big")):
+        at = root + 12 + 2 * i
+        # The key of each child but the last, as small as it can be.
+        cell = root + int.from_bytes(data[at : at + 2], "big")
+        long = data[cell + 4] >= 128
+        data[cell + 4 : cell + 5 + long] = b"\x80\x01" if long else b"\x01"
+    path.write_bytes(data)
     with pytest.raises(DamagedError, match="by their ids"):
         read(path, "t", {})
 

@@ -69,6 +69,8 @@ def decoded(page: Bytes, cell: I64, end: I64, usable: int, what: Wanted) -> Rows
     payload, at = _varint(page, cell)
     rowid, head = _varint(page, at)
     n_head, at = _varint(page, head)
+    if (rowid[1:] <= rowid[:-1]).any():
+        raise DamagedError("row ids do not ascend")
     local = _local(payload, usable)
     if (local < 0).any() or (head + local > end).any():
         raise DamagedError("a row reaches beyond its page")
