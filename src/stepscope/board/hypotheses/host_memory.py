@@ -173,9 +173,10 @@ HOST_MEMORY = Hypothesis(
         Rule(
             name="boot",
             measurement="the verdict on a boot that failed",
-            threshold="supported: the cause is " + " or ".join(_BOOT_CAUSES) + ", and"
-            " a kill is counted, in the kernel's own words or the control group's; a"
-            " process that only vanished decides nothing",
+            threshold="supported: the cause is "
+            + " or ".join(_BOOT_CAUSES)
+            + "; a process that vanished, and that neither the kernel nor its control"
+            " group says to have killed, decides nothing",
             blind="what the step would have cost",
             test=_boot,
             of_cell=False,
