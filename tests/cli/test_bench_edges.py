@@ -121,5 +121,6 @@ def test_a_server_that_comes_up_late_is_waited_for_where_that_was_asked() -> Non
     with ScriptedServer(script, MODELS) as server:
         done = quick(server, "--ready-check-timeout-sec", "60")
     assert done.returncode == 0, done.stderr
-    with ScriptedServer(lambda e: e.write(starting), MODELS) as server:
+    later = starting.replace(b"X\r\n", b"X\r\nretry-after: 3600\r\n")
+    with ScriptedServer(lambda e: e.write(later), MODELS) as server:
         assert quick(server).returncode == 3

@@ -112,9 +112,10 @@ Drive = Callable[["ScriptedSite", LoadSpec, threading.Event], LoadResult | None]
 class ScriptedSite:
     """Everything happens at once, and is written down.
 
-    ``boots`` says for each launch after how many looks it is ready, or its exit code
-    when negative; ``drives`` replaces the drive of a cell by its folder's name, and
-    ``took_ns`` says how long its requests take to their first and last content.
+    ``probes`` are answered first, then ``probed`` for good. ``boots`` says for each
+    launch after how many looks it is ready, or its exit code when negative; ``drives``
+    replaces the drive of a cell by its folder's name, and ``took_ns`` says how long its
+    requests take to their first and last content.
     """
 
     clock: ManualClock
@@ -122,6 +123,7 @@ class ScriptedSite:
     drives: dict[str, Drive] = field(default_factory=dict)
     took_ns: dict[str, tuple[int, int]] = field(default_factory=dict)
     probed: ProbeResult = PROBED
+    probes: list[ProbeResult] = field(default_factory=list)
     end: Stopped = field(default_factory=Stopped)
     models: bytes = b'{"data": [{"id": "a"}, {"id": "b"}]}'
     log: bytes = b""
@@ -170,7 +172,7 @@ class ScriptedSite:
 
     def probe(self, spec: LoadSpec) -> ProbeResult:
         self.events.append("probe request")
-        return self.probed
+        return self.probes.pop(0) if self.probes else self.probed
 
     def drive(
         self,

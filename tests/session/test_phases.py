@@ -2,6 +2,7 @@
 
 import errno
 import threading
+from typing import SupportsIndex
 
 import msgspec
 import pytest
@@ -15,6 +16,7 @@ from tests.session.scripted_session import (
 
 from stepscope.archive.reader import open_run
 from stepscope.errors import SessionError
+from stepscope.load.probe import ProbeResult
 from stepscope.load.spec import LoadResult, LoadSpec
 from stepscope.run.frames import frame
 from stepscope.run.requests import Request
@@ -223,6 +225,46 @@ def test_an_unknown_model_is_one_line_that_names_those_there_are(
     assert "HTTP 404" in outcome.failures[0]
     assert "there is a, b" in outcome.failures[0]
     assert not any(event.startswith("drive") for event in world.site.events)
+
+
+BUSY = msgspec.structs.replace(
+    PROBED, http_status=503, failure="rate-limited", failure_detail="HTTP 503: loading"
+)
+
+
+def test_a_probe_that_fails_once_costs_no_boot_and_is_told(world: World) -> None:
+    world.site.probes = [BUSY, BUSY]
+    began_ns = world.clock.now_ns()
+    outcome = world.run()
+    assert (outcome.n_measured, outcome.failures) == (4, ())
+    assert world.clock.now_ns() - began_ns > 3 * 10**9
+    run = open_run(world.out)
+    (finding,) = [f for f in run.findings if f.code == "probe-retried"]
+    assert "at try 3" in finding.message
+    assert "HTTP 503: loading" in finding.message
+    assert run.launches[0].probe["n_tries"] == 3
+
+
+def test_a_probe_that_keeps_failing_ends_with_its_last_reason(world: World) -> None:
+    last = msgspec.structs.replace(BUSY, failure_detail="HTTP 503: the last")
+    world.site.probes = [BUSY, BUSY, BUSY]
+    world.site.probed = last
+    outcome = world.run()
+    assert outcome.n_measured == 0
+    assert "HTTP 503: the last (4 tries)" in outcome.failures[0]
+
+
+def test_a_server_that_ends_between_two_probes_is_waited_for_no_longer(
+    world: World,
+) -> None:
+    class Dying(list[ProbeResult]):
+        def pop(self, index: SupportsIndex = -1) -> ProbeResult:
+            world.site.last_server.code = 9
+            return BUSY
+
+    world.site.probes = Dying([BUSY])
+    outcome = world.run()
+    assert "the server ended" in outcome.failures[0]
 
 
 def test_a_server_that_does_not_stream_is_measured_and_said_so(world: World) -> None:

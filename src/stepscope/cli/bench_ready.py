@@ -6,9 +6,9 @@ from typing import Any
 import msgspec
 
 from stepscope.cli.bench_flags import Asked, read_flags
-from stepscope.clock import SystemClock
+from stepscope.clock import Clock, SystemClock
 from stepscope.errors import SessionError
-from stepscope.load.probe import probe
+from stepscope.load.patience import patient_probe
 from stepscope.load.spec import LoadSpec
 from stepscope.units import NS_PER_S
 
@@ -25,7 +25,7 @@ def when_ready(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
     while True:
         try:
             asked, spec = read_flags(flags)
-            return asked, _probed(spec)
+            return asked, _probed(spec, clock)
         except SessionError:
             next_ns = clock.now_ns() + NS_PER_S
             if next_ns > until_ns:
@@ -33,7 +33,7 @@ def when_ready(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
             clock.sleep_until(next_ns)
 
 
-def _probed(spec: LoadSpec) -> LoadSpec:
+def _probed(spec: LoadSpec, clock: Clock) -> LoadSpec:
     """Send each server one request; fall back to text where token ids are refused.
 
     A replica that is dead before the start fails the command whichever it is: what is
@@ -46,10 +46,10 @@ def _probed(spec: LoadSpec) -> LoadSpec:
         one = msgspec.structs.replace(
             spec, base_url=url, replicas=(), n_prompts=1, seed=spec.seed + 2 + number
         )
-        found = probe(one, SystemClock())
+        found = patient_probe(one, clock)
         if found.failure in {"http-status", "stream-error"} and spec.token_ids:
             as_text = msgspec.structs.replace(one, token_ids=False)
-            again = probe(as_text, SystemClock())
+            again = patient_probe(as_text, clock)
             if again.failure is None:
                 print("prompts are text: token ids were refused", file=sys.stderr)
                 spec = msgspec.structs.replace(spec, token_ids=False)
@@ -57,7 +57,8 @@ def _probed(spec: LoadSpec) -> LoadSpec:
         if found.failure is not None:
             raise SessionError(
                 url,
-                f"the first request failed ({found.failure}: {found.failure_detail})",
+                f"the first request failed ({found.failure}: {found.failure_detail})"
+                f"{f' {found.n_tries} times' if found.n_tries > 1 else ''}",
                 "expected a streamed answer with a usage record",
             )
     return spec

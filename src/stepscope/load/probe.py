@@ -36,6 +36,9 @@ class ProbeResult(
         failure: Failure kind; None: the server can be measured.
         failure_detail: One line of what was seen.
         raw: Every byte of the answer, as it came.
+        retry_after: What the server said of when to come again.
+        n_tries: Requests that it took.
+        failed_before: Failure kind and detail of the try before; None: the first.
     """
 
     streams: bool | None
@@ -48,6 +51,9 @@ class ProbeResult(
     failure: str | None
     failure_detail: str | None = None
     raw: bytes = b""
+    retry_after: str | None = None
+    n_tries: int = 1
+    failed_before: str | None = None
 
 
 def probe(spec: LoadSpec, clock: Clock) -> ProbeResult:
@@ -80,6 +86,7 @@ def probe(spec: LoadSpec, clock: Clock) -> ProbeResult:
         failure=failure[0] if failure else None,
         failure_detail=failure[1] if failure else None,
         raw=bytes(raw),
+        retry_after=response.retry_after,
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 from stepscope.archive.atomic import write_bytes
 from stepscope.errors import StepscopeError
 from stepscope.findings import Finding
+from stepscope.load.patience import after, next_try_at_ns
 from stepscope.load.probe import ProbeResult
 from stepscope.load.spec import LoadSpec
 from stepscope.recipe.records import CellPlan
@@ -15,11 +16,13 @@ from stepscope.run.run import Launch
 from stepscope.session.context import Context
 from stepscope.session.phases.boot import ending
 from stepscope.session.server import Server
+from stepscope.units import seconds
 
 _PROBE_TOKENS = 16
 #: No cell's seed: a prefix cache must not know a prompt from here.
 _PROBE_SEED = 999_983
 _POLL_S = 0.1
+_POLL_NS = 100_000_000
 _MODELS_TIMEOUT_S = 5.0
 PROBE_RAW = "probe.raw"
 
@@ -61,7 +64,7 @@ def probed(
 def answer_of(
     context: Context, spec: LoadSpec, server: Server
 ) -> tuple[ProbeResult | None, str | None]:
-    """Ask one request in a thread: a server that dies or hangs must not hold us.
+    """Ask one request, again where its failure may pass.
 
     Returns:
         The answer, and why there is none; one of the two is None.
@@ -69,6 +72,31 @@ def answer_of(
     Raises:
         RecipeError: The spec is wrong.
     """
+    result, why = _once(context, spec, server)
+    while result is not None:
+        at_ns = next_try_at_ns(result, context.clock)
+        if at_ns is None:
+            return result, None
+        wait_s = seconds(at_ns - context.clock.now_ns())
+        context.observer.note(
+            "warning",
+            f"{_failure(result)}; it is asked again in {wait_s:.0f} s",
+        )
+        while (now_ns := context.clock.now_ns()) < at_ns:
+            why = _no_use(context, server)
+            if why is not None:
+                return None, f"{why}; before that, {_failure(result)}"
+            context.clock.sleep_until(min(at_ns, now_ns + _POLL_NS))
+        earlier = result
+        result, why = _once(context, spec, server)
+        result = result and after(earlier, result)
+    return None, why
+
+
+def _once(
+    context: Context, spec: LoadSpec, server: Server
+) -> tuple[ProbeResult | None, str | None]:
+    """Ask in a thread: a server that dies or hangs must not hold us."""
     found: list[ProbeResult | StepscopeError] = []
 
     def ask() -> None:
@@ -81,16 +109,22 @@ def answer_of(
     thread.start()
     while thread.is_alive():
         thread.join(_POLL_S)
-        if context.halt.asked.is_set():
-            return None, "interrupted while it was probed"
-        code = server.exit_code()
-        if code is not None and not found:
-            return None, f"probe: the server ended: {ending(code)}"
+        why = _no_use(context, server)
+        if why is not None and not found:
+            return None, why
     if not found:
         return None, "probe: it ended without an answer"
     if isinstance(found[0], StepscopeError):
         raise found[0]
     return found[0], None
+
+
+def _no_use(context: Context, server: Server) -> str | None:
+    """Return why waiting for the server is of no use; None: it may be."""
+    if context.halt.asked.is_set():
+        return "interrupted while it was probed"
+    code = server.exit_code()
+    return None if code is None else f"probe: the server ended: {ending(code)}"
 
 
 def _summary(result: ProbeResult) -> dict[str, str | int | float | bool | None]:
@@ -104,13 +138,19 @@ def _summary(result: ProbeResult) -> dict[str, str | int | float | bool | None]:
 
 def _refusal(context: Context, spec: LoadSpec, result: ProbeResult) -> str:
     """Return in one line why the probe failed, and which models there are."""
-    status = f" HTTP {result.http_status}" if result.http_status else ""
-    detail = " ".join((result.failure_detail or "").split())
-    text = f"probe:{status} {result.failure}: {detail}"
+    text = _failure(result)
+    if result.n_tries > 1:
+        text += f" ({result.n_tries} tries)"
     known = served_models(context)
     if known and spec.model not in known:
         text += f"; no model {spec.model!r} here, there is {', '.join(known)}"
     return text
+
+
+def _failure(result: ProbeResult) -> str:
+    status = f" HTTP {result.http_status}" if result.http_status else ""
+    detail = " ".join((result.failure_detail or "").split())
+    return f"probe:{status} {result.failure}: {detail}"
 
 
 def served_models(context: Context) -> tuple[str, ...]:
@@ -135,6 +175,15 @@ class _Models(msgspec.Struct):
 
 
 def _findings(launch: str, result: ProbeResult, spec: LoadSpec) -> Iterator[Finding]:
+    if result.n_tries > 1:
+        yield Finding(
+            code="probe-retried",
+            severity="warning",
+            message=f"the probe was answered at try {result.n_tries} of a server that"
+            f" said it was ready; the one before failed ({result.failed_before})",
+            hint="Look into the server's log: cells do not try again.",
+            launch=launch,
+        )
     if result.streams is False:
         yield Finding(
             code="not-streaming",
