@@ -19,6 +19,7 @@ from stepscope.timeline.columns import (
     rows_of_each,
 )
 from stepscope.timeline.kineto import load_kineto
+from stepscope.timeline.names import is_host_communication
 from stepscope.timeline.nsys import load_nsys
 
 _SQLITE = b"SQLite format 3\x00"
@@ -47,7 +48,7 @@ def load_traces(
     Raises:
         RecipeError: A path does not exist or is no file.
         ArchiveError: A file is damaged, or of an unknown form.
-        RefusedError: None of them holds GPU work.
+        RefusedError: None of them holds GPU work or a collective of processors.
     """
     large = [p for p in paths if p.is_file()]
     cores = len(os.sched_getaffinity(0)) if n_processes is None else n_processes
@@ -63,7 +64,7 @@ def load_traces(
     else:
         lists = [load_trace(path, cache) for path in paths]
     found = [trace for each in lists for trace in each]
-    if found and not any(len(t.ops) or t.graph_level_records for t in found):
+    if found and not any(map(_holds_work, found)):
         raise RefusedError(
             str(paths[0]) if len(paths) == 1 else f"{len(paths)} files",
             "no GPU work in it: 0 kernels, copies and memsets",
@@ -71,6 +72,11 @@ def load_traces(
             "Profile the process that launches the kernels, with CUDA traced",
         )
     return sorted(found, key=lambda t: -1 if t.rank is None else t.rank)
+
+
+def _holds_work(trace: Trace) -> bool:
+    on_device = len(trace.ops) or trace.graph_level_records
+    return bool(on_device) or any(map(is_host_communication, trace.names))
 
 
 def load_trace(path: Path, cache: Path | None = None) -> list[Trace]:
