@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.board.test_post import post
 from tests.board.test_timelines import STEP_MS, rank, step
 
 from stepscope.analysis.across.records import TracedStep
@@ -69,3 +70,8 @@ def test_load_driven_for_timelines_names_them_too(bench: Bench) -> None:
 
 def test_one_configuration_is_told_as_before(bench: Bench) -> None:
     assert bench.board().sentences[1].startswith("No cause of the step time is shown.")
+
+
+def test_configurations_that_say_the_same_are_told_together() -> None:
+    told = " ".join(post().verdict)
+    assert "engram-on-gpu, max-model-len-4096, full-decode-only: no cause is" in told

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from tests.board.test_post import post
+
 from stepscope.run.serverlog import ServerLog
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
@@ -22,3 +24,14 @@ def test_a_setting_in_the_log_is_no_measurement_of_a_void_point(bench: Bench) ->
         assert "Every cell here is void" in (told[name].would_decide or "")
     # What can not be there at all is not there in a void cell either.
     assert told["rank-wait"].status == "ruled-out"
+
+
+def test_nor_is_it_one_of_a_configuration_that_measured_nothing() -> None:
+    told = {
+        (e.scope.configuration, e.hypothesis): e.status
+        for e in post().board
+        if e.scope.configuration in ("as-published", "400-gib-host")
+    }
+    for name in ("launch", "graph-launch", "kernel-gaps"):
+        assert told["as-published", name] == "untestable"
+        assert told["400-gib-host", name] == "untestable"

@@ -52,10 +52,10 @@ def _of_each(
     named.pop(configuration, None)
     if not named:
         return causes
-    others = (
-        f"{name}: {'; '.join(told) or 'no cause is shown'}."
-        for name, told in named.items()
-    )
+    alike: dict[str, list[str]] = {}
+    for name, told in named.items():
+        alike.setdefault("; ".join(told) or "no cause is shown", []).append(name)
+    others = (f"{', '.join(names)}: {text}." for text, names in alike.items())
     return " ".join((f"{configuration}: {causes}", *others))
 
 

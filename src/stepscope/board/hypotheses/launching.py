@@ -123,7 +123,6 @@ def _mode_rule(test: Callable[[CellView], Opinion | None]) -> Rule:
         threshold="bears on it; decides nothing",
         blind="which batches were replayed, and the price of a replay",
         test=test,
-        of_cell=False,
     )
 
 
