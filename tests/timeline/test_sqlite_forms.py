@@ -15,7 +15,7 @@ from stepscope.timeline.load import load_trace
 from stepscope.timeline.sqliterows import DamagedError
 
 NSYS = TRACES / "nsys_2xh100_train" / "before.sqlite"
-N = 3000
+N = 1200
 #: Statements that make a table ``t`` of start, end, id and text, and may be unlike
 #: what an export has.
 FORMS: dict[str, tuple[str, ...]] = {
@@ -234,7 +234,7 @@ def test_a_file_that_was_left_in_mid_change_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", [0, 7, 8, 40, 4090, 4096, 65535])
 def test_a_cell_that_lies_outside_its_page_is_refused(at: int, tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
-    filled(path, "CREATE TABLE t (start, end, id, text)", n=3000)
+    filled(path, "CREATE TABLE t (start, end, id, text)")
     data = bytearray(path.read_bytes())
     # A leaf of the table, and the pointers of some of its cells.
     leaf = next(

@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from stepscope.timeline.columns import Boxes, Calls, HostSpans, Ops, Trace
 
-#: Goes up with every change of what the loaders read.
+#: Goes up with every change of what the loaders read, ``parse/nsysranks.py`` too.
 PARSER_VERSION = 5
 #: Smaller files are read again as fast as their entry would be.
 _LEAST_BYTES = 2 << 20
