@@ -19,9 +19,12 @@ from stepscope.run.run import Run
 from stepscope.session.execute import Order, execute
 from stepscope.session.halt import Halt
 
-pytestmark = pytest.mark.skipif(
-    shutil.which("nsys") is None, reason="NVIDIA Nsight Systems is not installed"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        shutil.which("nsys") is None, reason="NVIDIA Nsight Systems is not installed"
+    ),
+]
 RECIPE = """
 name = "recorded"
 engine = "embedded"
@@ -75,7 +78,6 @@ def test_a_server_that_uses_no_gpu_leaves_an_honest_reason_and_no_secret(
     assert not [f for f in run.findings if f.code == "orphan-process"]
 
 
-@pytest.mark.slow
 def test_nothing_outlives_a_stepscope_that_was_killed_while_it_recorded(
     tmp_path: Path,
 ) -> None:

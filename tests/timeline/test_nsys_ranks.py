@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 from tests.timeline.planting import TRACES
 
-from stepscope.errors import RefusedError
 from stepscope.session.phases.nsysfiles import held_by
 from stepscope.timeline.analyze import analyze_traces
 from stepscope.timeline.columns import Trace
@@ -177,14 +176,13 @@ def test_an_export_with_graphs_as_boxes_and_nothing_else_says_so(
     assert held.n_ranks == len(found.ranks) == 2
 
 
-def test_an_export_without_gpu_work_is_refused_in_one_line(tmp_path: Path) -> None:
+def test_an_export_without_gpu_work_is_not_usable_and_says_why(tmp_path: Path) -> None:
     path = renumbered(tmp_path / "t.sqlite", None)
     with closing(sqlite3.connect(path)) as db:
         for table in WORK:
             db.execute(f"DROP TABLE {table}")
         db.commit()
-    with pytest.raises(RefusedError, match="no GPU work") as caught:
-        load_traces([path])
-    assert str(path) in str(caught.value)
-    assert "\n" not in str(caught.value)
+    found = analyze_traces(load_traces([path]))
+    assert not found.quality.usable
+    assert found.quality.defects == ("no-device-records",)
     assert load_traces([path, NSYS]), "one of several may hold none"

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 DEFECTS: dict[str, tuple[bool, str, str]] = {
     "no-device-records": (
         True,
-        "there are no device operations in it",
-        "Profile with CUDA activities on.",
+        "no GPU work is in it",
+        "Profile the process that launches the kernels, with CUDA activities on.",
     ),
     "graph-granularity": (
         True,

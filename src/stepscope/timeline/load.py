@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from stepscope.errors import ArchiveError, RecipeError, RefusedError
+from stepscope.errors import ArchiveError, RecipeError
 from stepscope.timeline.cache import entry_of, keep, kept
 from stepscope.timeline.columns import (
     Bool,
@@ -19,7 +19,6 @@ from stepscope.timeline.columns import (
     rows_of_each,
 )
 from stepscope.timeline.kineto import load_kineto
-from stepscope.timeline.names import is_host_communication
 from stepscope.timeline.nsys import load_nsys
 
 _SQLITE = b"SQLite format 3\x00"
@@ -48,7 +47,6 @@ def load_traces(
     Raises:
         RecipeError: A path does not exist or is no file.
         ArchiveError: A file is damaged, or of an unknown form.
-        RefusedError: None of them holds GPU work or a collective of processors.
     """
     large = [p for p in paths if p.is_file()]
     cores = len(os.sched_getaffinity(0)) if n_processes is None else n_processes
@@ -64,19 +62,7 @@ def load_traces(
     else:
         lists = [load_trace(path, cache) for path in paths]
     found = [trace for each in lists for trace in each]
-    if found and not any(map(_holds_work, found)):
-        raise RefusedError(
-            str(paths[0]) if len(paths) == 1 else f"{len(paths)} files",
-            "no GPU work in it: 0 kernels, copies and memsets",
-            "expected a timeline of a process that uses a GPU",
-            "Profile the process that launches the kernels, with CUDA traced",
-        )
     return sorted(found, key=lambda t: -1 if t.rank is None else t.rank)
-
-
-def _holds_work(trace: Trace) -> bool:
-    on_device = len(trace.ops) or trace.graph_level_records
-    return bool(on_device) or any(map(is_host_communication, trace.names))
 
 
 def load_trace(path: Path, cache: Path | None = None) -> list[Trace]:
