@@ -21,6 +21,11 @@ GAP_VOID_PCT = 5.0
 #: what a busy but sound frontend shows in passing.
 UNMERGED = 0.98
 
+#: A thread, or a process of one busy thread, at this share of a core has no room left.
+FULL_CORE_PCT = 90.0
+#: A thread that was ready and had no core for this share of the window was starved.
+STARVED_PCT = 10.0
+
 _NO_SHARE = (
     "No share of the step: what was measured says that it acts, not how much it takes."
 )

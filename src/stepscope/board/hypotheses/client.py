@@ -2,8 +2,10 @@
 
 from stepscope.board.hypotheses.sending import reader, when_void
 from stepscope.board.opinion import (
+    FULL_CORE_PCT,
     GAP_OK_PCT,
     GAP_VOID_PCT,
+    STARVED_PCT,
     UNMERGED,
     Hypothesis,
     Opinion,
@@ -16,13 +18,9 @@ from stepscope.board.view import CellView
 #: Share of gaps below a tenth of the step that convicts a reader; a sound reader of
 #: unmerged chunks shows next to none, since two steps can not be that close.
 _BUNCHED_PCT = 5.0
-#: An API server at this share of a core, or without one for this share of the window,
-#: may send what it held up close together.
-_FULL_CORE_PCT = 90.0
 #: Where TPOT is the server's own, late reads that hold back sends by less change no
 #: figure by more than runs differ by.
 _HELD_BACK_PCT = 1.0
-_STARVED_PCT = 10.0
 
 
 def _gap(view: CellView) -> Opinion | None:
@@ -95,7 +93,7 @@ def _frontend_is_full(view: CellView) -> bool:
     if cpu is None:
         cpu = telemetry.process_cpu_pct.get("api-server", 0.0)
     waited = telemetry.busiest_thread_waited_pct.get("api-server", 0.0)
-    return cpu >= _FULL_CORE_PCT or waited >= _STARVED_PCT
+    return cpu >= FULL_CORE_PCT or waited >= STARVED_PCT
 
 
 def _late_reader(view: CellView) -> Opinion | None:
@@ -224,7 +222,7 @@ CLIENT = Hypothesis(
             threshold=f"supported: gap above {GAP_VOID_PCT:.0f} %, chunks a token at"
             f" least {UNMERGED}, {_BUNCHED_PCT:.0f} % of gaps below a tenth of a step"
             " (two steps can not be that close), stamps that are not the kernel's, and"
-            f" an API server below {_FULL_CORE_PCT:.0f} % of a core that never lacked"
+            f" an API server below {FULL_CORE_PCT:.0f} % of a core that never lacked"
             " one",
             blind="a network that holds packets back",
             test=_late_reader,

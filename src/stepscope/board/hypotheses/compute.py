@@ -8,7 +8,15 @@ from stepscope.board.hypotheses.device import (
     impossible,
 )
 from stepscope.board.hypotheses.floors import counted_step, decoding, of_step
-from stepscope.board.opinion import AT_MOST_PCT, Hypothesis, Opinion, Rule, seen
+from stepscope.board.opinion import (
+    AT_MOST_PCT,
+    FULL_CORE_PCT,
+    STARVED_PCT,
+    Hypothesis,
+    Opinion,
+    Rule,
+    seen,
+)
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 
@@ -20,13 +28,9 @@ _SM_LOW_PCT = AT_MOST_PCT
 
 _SCATTER_POINTS = 1.0
 
-#: Busy share of the one thread that computes; below it something else is waited for.
-_THREAD_BUSY_PCT = 90.0
 #: CPU of all processes beyond the busiest thread that is still "one thread". Two
 #: processes that both burn a core take turns, and one of them polls meanwhile.
 _OTHERS_PCT = 20.0
-#: The thread was ready and had no core, percent of the window.
-_STARVED_PCT = 10.0
 #: From it on a thread may have found no core, where nobody counted its wait.
 _HOST_BUSY_PCT = 70.0
 _ROLES = ("server", "engine-core", "worker")
@@ -128,7 +132,7 @@ def _starved(view: CellView, role: str, waited: float) -> tuple[Evidence, ...]:
 
     What it did not run for, it did not wait for work then: its CPU time bounds nothing.
     """
-    if waited < _STARVED_PCT:
+    if waited < STARVED_PCT:
         return ()
     item = seen(
         view,
@@ -154,7 +158,7 @@ def _judge_thread(
     )
     whole = _process(view, role, total)
     alone = total - thread <= _OTHERS_PCT
-    if thread >= _THREAD_BUSY_PCT and alone:
+    if thread >= FULL_CORE_PCT and alone:
         return Opinion(
             status="supported",
             share_pct=min(thread, 100.0),
@@ -237,10 +241,10 @@ COMPUTE = Hypothesis(
         Rule(
             name="one-busy-thread",
             measurement="CPU time of the server's threads, where no GPU takes part",
-            threshold=f"supported: one thread at {_THREAD_BUSY_PCT:.0f} % of a core or"
+            threshold=f"supported: one thread at {FULL_CORE_PCT:.0f} % of a core or"
             f" more and all others together within {_OTHERS_PCT:.0f} %; ruled out:"
             f" all together below {AT_MOST_PCT:.0f} %; neither where it was ready and"
-            f" had no core for {_STARVED_PCT:.0f} % of the window, or where nobody"
+            f" had no core for {STARVED_PCT:.0f} % of the window, or where nobody"
             f" counted that on a host {_HOST_BUSY_PCT:.0f} % busy",
             blind="arithmetic against memory stalls; the model against its loop",
             test=_one_thread,

@@ -4,8 +4,10 @@ from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.hypotheses.sending import when_void
 from stepscope.board.opinion import (
+    FULL_CORE_PCT,
     GAP_OK_PCT,
     GAP_VOID_PCT,
+    STARVED_PCT,
     UNMERGED,
     Hypothesis,
     Opinion,
@@ -15,14 +17,11 @@ from stepscope.board.opinion import (
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
 
-_CORE_PCT = 90.0
 #: A kernel resident for less of the window: the GPU waits for somebody.
 _GPU_WAITS_PCT = 70.0
 #: One token in ten waited for at least a whole step: more than a sound frontend shows
 #: in passing (one in fifty) and near its limit (a few in a hundred).
 _OFTEN_MERGED = 0.90
-#: The API server's busiest thread was ready and had no core, percent of the window.
-_STARVED_PCT = 10.0
 #: Gaps below a tenth of a step: tokens that waited and were then sent at once.
 _CATCHES_UP_PCT = 1.0
 
@@ -98,7 +97,7 @@ def _at_its_limit(view: CellView) -> tuple[Evidence, ...]:
     cpu = telemetry.busiest_thread_cpu_pct.get("api-server")
     if cpu is None:
         cpu = telemetry.process_cpu_pct.get("api-server")
-    if cpu is None or cpu < _CORE_PCT:
+    if cpu is None or cpu < FULL_CORE_PCT:
         return ()
     why = "near one core while the GPU waits: what is sent on time may come in late"
     return (seen(view, "CPU of the API server", cpu, "% of a core", why), bound[1])
@@ -152,7 +151,7 @@ def _starved(view: CellView) -> Opinion | None:
     if telemetry is None:
         return None
     waited = telemetry.busiest_thread_waited_pct.get("api-server")
-    if waited is None or waited < _STARVED_PCT:
+    if waited is None or waited < STARVED_PCT:
         return None
     item = seen(
         view,
@@ -198,7 +197,7 @@ def _busy_core(view: CellView) -> Opinion | None:
     if telemetry is None:
         return None
     cpu = telemetry.process_cpu_pct.get("api-server")
-    if cpu is None or cpu < _CORE_PCT:
+    if cpu is None or cpu < FULL_CORE_PCT:
         return None
     return Opinion(
         status="standing",
@@ -290,7 +289,8 @@ FRONTEND = Hypothesis(
             measurement="engine step period, server TPOT, client TPOT, chunks a token",
             threshold=f"ruled out: server TPOT within {GAP_VOID_PCT:.0f} % of the"
             f" period, client within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED},"
-            f" and no API server at {_CORE_PCT:.0f} % of a core while the GPU waits",
+            f" and no API server at {FULL_CORE_PCT:.0f} % of a core while the GPU"
+            " waits",
             blind="time to first token",
             test=_nothing_lost,
         ),
@@ -309,14 +309,14 @@ FRONTEND = Hypothesis(
         Rule(
             name="starved",
             measurement="scheduler statistics of the API server's busiest thread",
-            threshold=f"bears on it from {_STARVED_PCT:.0f} % of the window",
+            threshold=f"bears on it from {STARVED_PCT:.0f} % of the window",
             blind="whether anything waited for it",
             test=_starved,
         ),
         Rule(
             name="busy-core",
             measurement="CPU of the API server's process",
-            threshold=f"bears on it from {_CORE_PCT:.0f} % of a core",
+            threshold=f"bears on it from {FULL_CORE_PCT:.0f} % of a core",
             blind="whether anything waited for it",
             test=_busy_core,
         ),

@@ -6,6 +6,7 @@ from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.launching import idle_rule, timeline_wanted
 from stepscope.board.opinion import (
     AT_MOST_PCT,
+    FULL_CORE_PCT,
     Hypothesis,
     Opinion,
     Rule,
@@ -17,7 +18,6 @@ from stepscope.board.view import CellView
 #: An engine that waits this share of its period for a result leaves at most the
 #: rest to its own work.
 _WAITS_PCT = 90.0
-_CORE_PCT = 90.0
 
 
 def elapsed_share_pct(view: CellView) -> float | None:
@@ -82,7 +82,7 @@ def _busy_core(view: CellView) -> Opinion | None:
     cpu = telemetry.busiest_thread_cpu_pct.get("engine-core")
     if cpu is None:
         cpu = telemetry.process_cpu_pct.get("engine-core")
-    if cpu is None or cpu < _CORE_PCT:
+    if cpu is None or cpu < FULL_CORE_PCT:
         return None
     item = seen(
         view,
@@ -144,7 +144,7 @@ SCHEDULER = Hypothesis(
         Rule(
             name="busy-core",
             measurement="CPU of the engine core's busiest thread",
-            threshold=f"bears on it from {_CORE_PCT:.0f} % of a core",
+            threshold=f"bears on it from {FULL_CORE_PCT:.0f} % of a core",
             blind="whether anything waited for it; a loop that polls",
             test=_busy_core,
         ),
