@@ -29,7 +29,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -187,7 +187,8 @@ def moved(pid: int, cpu: int):
         yield
     finally:
         for tid, cpus in before.items():
-            os.sched_setaffinity(tid, cpus)
+            with suppress(ProcessLookupError):  # a thread that ended meanwhile
+                os.sched_setaffinity(tid, cpus)
 
 
 @contextmanager
