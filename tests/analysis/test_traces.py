@@ -111,27 +111,25 @@ def test_fifteen_percent_is_the_border(traced_ms: float, match: str, code: str) 
     assert step.stretch_pct == pytest.approx(100 * (traced_ms / 10 - 1))
 
 
-def test_the_load_before_the_profiler_is_preferred_to_other_launches() -> None:
-    own = cell(
+def before_the_profiler() -> CellResult:
+    return cell(
         name="a-c8-untraced",
         launch="a-trace-l0",
         warm_up=True,
         capture="untraced",
         tpot_ms=Stats(mean=11.5, median=11.5, p90=None, p99=None, max=None),
     )
+
+
+def test_the_load_before_the_profiler_is_preferred_to_other_launches() -> None:
+    own = before_the_profiler()
     step, _ = read(budget(12.0), cell(), own)
     assert (step.untraced_step_ms, step.match) == (11.5, "same")
     assert step.untraced_source == "TPOT of a-c8-untraced"
 
 
 def test_a_load_on_a_server_that_is_under_nsys_is_not_untraced() -> None:
-    own = cell(
-        name="a-c8-untraced",
-        launch="a-trace-l0",
-        warm_up=True,
-        capture="untraced",
-        tpot_ms=Stats(mean=11.5, median=11.5, p90=None, p99=None, max=None),
-    )
+    own = before_the_profiler()
     nsys = ("nsys", "launch")
     step, _ = read(budget(12.0), cell(), own, wrapper=nsys)
     assert (step.untraced_step_ms, step.match) == (10.0, "stretched")

@@ -250,6 +250,18 @@ class Notes:
         self.said.append(f"{severity}: {text}")
 
 
+class Impatient(Notes):
+    """Asks to stop as soon as one thing is told."""
+
+    def __init__(self, halt: Halt, at: str) -> None:
+        super().__init__([])
+        self._halt, self._at = halt, at
+
+    def note(self, severity: str, text: str) -> None:
+        if text == self._at:
+            self._halt.ask()
+
+
 @dataclass
 class World:
     """A scripted session."""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.session.scripted_session import Notes
+from tests.session.scripted_session import Impatient, Notes
 
 from stepscope.archive.reader import open_run
 from stepscope.clock import SystemClock
@@ -40,18 +40,6 @@ stop_timeout_s = 2
 """
 
 
-class Impatient(Notes):
-    """Asks to stop while the server writes a timeline."""
-
-    def __init__(self, halt: Halt) -> None:
-        super().__init__([])
-        self._halt = halt
-
-    def note(self, severity: str, text: str) -> None:
-        if text == "POST /stop_profile":
-            self._halt.ask()
-
-
 def taken(
     folder: Path, halt: Halt | None = None, **environment: str
 ) -> tuple[Run, list[str]]:
@@ -67,7 +55,7 @@ def taken(
         environment="\n".join(f"{k} = {json.dumps(v)}" for k, v in environment.items()),
     )
     order = Order(expand(load_recipe(text, "r.toml")), text, folder / "run")
-    observer = Notes([]) if halt is None else Impatient(halt)
+    observer = Notes([]) if halt is None else Impatient(halt, "POST /stop_profile")
     execute(order, clock=SystemClock(), observer=observer, halt=halt or Halt())
     return open_run(folder / "run"), events.read_text().split("\n")
 

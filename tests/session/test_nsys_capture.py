@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.session.scripted_session import Notes
+from tests.session.scripted_session import Impatient, Notes
 
 from stepscope.archive.reader import open_run
 from stepscope.clock import SystemClock
@@ -46,18 +46,6 @@ concurrency = [2]
 seconds = 0.2
 stop_timeout_s = 20
 """
-
-
-class Impatient(Notes):
-    """Asks to stop while nsys writes its report."""
-
-    def __init__(self, halt: Halt) -> None:
-        super().__init__([])
-        self._halt = halt
-
-    def note(self, severity: str, text: str) -> None:
-        if text == "nsys stop":
-            self._halt.ask()
 
 
 def small_export(path: Path, n_gpus: int) -> Path:
@@ -117,7 +105,7 @@ class Bench:
             small_export(export, n_gpus=2)
         self._patch.setenv("FAKE_NSYS", mode)
         self._patch.setenv("FAKE_NSYS_EXPORT", str(export))
-        observer = Notes([]) if halt is None else Impatient(halt)
+        observer = Notes([]) if halt is None else Impatient(halt, "nsys stop")
         outcome = execute(
             order, clock=SystemClock(), observer=observer, halt=halt or Halt()
         )

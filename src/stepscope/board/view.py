@@ -229,6 +229,12 @@ class CellView:
         return 100 * (n_short / n) if n else None
 
 
+def core_pct(telemetry: CellTelemetry, role: str) -> float | None:
+    """Return how full a role's core was: its busiest thread, else its process."""
+    thread = telemetry.busiest_thread_cpu_pct.get(role)
+    return telemetry.process_cpu_pct.get(role) if thread is None else thread
+
+
 def _named(snapshot: MetricsSnapshot, names: Iterable[str]) -> list[float]:
     """Return the values of the first of these names that the snapshot has."""
     for name in names:

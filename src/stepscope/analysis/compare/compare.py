@@ -125,10 +125,7 @@ def compare(
         refused=tuple(refused),
         findings=(
             *no_common_row(laid, a, bs),
-            *unlike_models(measured, a, bs),
-            *rows_alone(laid, a, bs),
-            *copied(laid, a, bs),
-            *open_loops(laid),
+            *_of_cells(measured, laid, a, bs),
             *across_findings(laid, refused),
             *unknown_sessions(families),
             *launch_findings(laid, found),
@@ -137,6 +134,18 @@ def compare(
             *_of_arms(laid, a, bs),
         ),
     )
+
+
+def _of_cells(
+    measured: Sequence[Measured], laid: Table, a: str, bs: Sequence[str]
+) -> list[Finding]:
+    """Return findings on which cells the sides have, and whether they are alike."""
+    return [
+        *unlike_models(measured, a, bs),
+        *rows_alone(laid, a, bs),
+        *copied(laid, a, bs),
+        *open_loops(laid),
+    ]
 
 
 def _of_arms(laid: Table, a: str, bs: Sequence[str]) -> list[Finding]:

@@ -13,7 +13,7 @@ from stepscope.board.opinion import (
     seen,
 )
 from stepscope.board.records import Evidence
-from stepscope.board.view import CellView
+from stepscope.board.view import CellView, core_pct
 
 #: Share of gaps below a tenth of the step that convicts a reader; a sound reader of
 #: unmerged chunks shows next to none, since two steps can not be that close.
@@ -89,9 +89,7 @@ def _frontend_is_full(view: CellView) -> bool:
     telemetry = view.result.telemetry if view.result is not None else None
     if telemetry is None:
         return False
-    cpu = telemetry.busiest_thread_cpu_pct.get("api-server")
-    if cpu is None:
-        cpu = telemetry.process_cpu_pct.get("api-server", 0.0)
+    cpu = core_pct(telemetry, "api-server") or 0.0
     waited = telemetry.busiest_thread_waited_pct.get("api-server", 0.0)
     return cpu >= FULL_CORE_PCT or waited >= STARVED_PCT
 

@@ -15,7 +15,7 @@ from stepscope.board.opinion import (
     seen,
 )
 from stepscope.board.records import Evidence
-from stepscope.board.view import CellView
+from stepscope.board.view import CellView, core_pct
 
 #: A kernel resident for less of the window: the GPU waits for somebody.
 _GPU_WAITS_PCT = 70.0
@@ -94,9 +94,7 @@ def _at_its_limit(view: CellView) -> tuple[Evidence, ...]:
     telemetry, bound = view.telemetry, resident(view)
     if telemetry is None or bound is None or bound[0] >= _GPU_WAITS_PCT:
         return ()
-    cpu = telemetry.busiest_thread_cpu_pct.get("api-server")
-    if cpu is None:
-        cpu = telemetry.process_cpu_pct.get("api-server")
+    cpu = core_pct(telemetry, "api-server")
     if cpu is None or cpu < FULL_CORE_PCT:
         return ()
     why = "near one core while the GPU waits: what is sent on time may come in late"

@@ -13,7 +13,7 @@ from stepscope.board.opinion import (
     seen,
 )
 from stepscope.board.timelines import Part
-from stepscope.board.view import CellView
+from stepscope.board.view import CellView, core_pct
 
 #: An engine that waits this share of its period for a result leaves at most the
 #: rest to its own work.
@@ -79,9 +79,7 @@ def _busy_core(view: CellView) -> Opinion | None:
     telemetry = view.telemetry
     if telemetry is None:
         return None
-    cpu = telemetry.busiest_thread_cpu_pct.get("engine-core")
-    if cpu is None:
-        cpu = telemetry.process_cpu_pct.get("engine-core")
+    cpu = core_pct(telemetry, "engine-core")
     if cpu is None or cpu < FULL_CORE_PCT:
         return None
     item = seen(
