@@ -35,12 +35,14 @@ class ToolOrder:
 
 
 def run_tool(context: Context, order: ToolOrder) -> str | None:
-    """Run a tool and wait for its end.
+    """Tell that a tool is run, run it and wait for its end.
 
     Returns:
         What went wrong, with the last line that it printed; None: exit code 0.
     """
     clock, name = context.clock, " ".join(order.command[:2])
+    told = f"{Path(order.command[0]).name} {order.command[1]}"
+    context.observer.note("info", told)
     before = order.log.stat().st_size if order.log.exists() else 0
     until = clock.now_ns() + ns(order.timeout_s)
     process = context.site.server(

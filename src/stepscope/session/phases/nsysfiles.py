@@ -74,7 +74,6 @@ def exported(
     report, raw, sqlite = (order.file(x) for x in ("nsys-rep", "qdstrm", "sqlite"))
 
     def ran(command: tuple[str, ...]) -> str | None:
-        context.observer.note("info", f"{Path(command[0]).name} {command[1]}")
         return run_tool(
             context,
             ToolOrder(

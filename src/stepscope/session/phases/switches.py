@@ -204,7 +204,6 @@ class NsysSwitch:
     def _ran(
         self, command: tuple[str, ...], timeout_s: float, *, halts: bool = True
     ) -> str | None:
-        self._context.observer.note("info", " ".join(command[:2]))
         return run_tool(
             self._context,
             ToolOrder(
