@@ -30,6 +30,7 @@ n_prompts = {n_prompts}
 concurrency = 2
 blocks = 1
 [telemetry]
+interval_s = 0.02
 metrics_interval_s = 0.2
 """
 STEPSCOPE = (sys.executable, "-m", "stepscope")
