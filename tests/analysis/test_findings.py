@@ -120,6 +120,23 @@ def test_the_clients_gap_warns_above_three_and_voids_above_five_percent(
     assert result.void_reasons == (() if valid else ("client-bound",))
 
 
+def test_answers_of_one_token_which_vllm_counts_as_zero_convict_no_client(
+    served: Served, cell_of: MakeCell, run_of: MakeRun, codes: Codes, scrape: Scrape
+) -> None:
+    single = [
+        msgspec.structs.replace(r, index=64 + r.index)
+        for r in served(32, 8, tokens=1, start=30_000_000_000)
+    ]
+    cell = cell_of(
+        (*served(64, 8, tpot_ms=10.0), *single),
+        metrics_before=scrape(**{f"{TPOT}_sum": 0.0, f"{TPOT}_count": 0}),
+        metrics_after=scrape(**{f"{TPOT}_sum": 0.64, f"{TPOT}_count": 96}),
+    )
+    analysis = analyze(run_of(cell))
+    assert analysis.cells[0].server_tpot_ms == pytest.approx(10.0)
+    assert "client-bound" not in codes(analysis)
+
+
 def test_a_server_that_served_others_too_convicts_no_client(
     served: Served, cell_of: MakeCell, run_of: MakeRun, codes: Codes, scrape: Scrape
 ) -> None:

@@ -11,7 +11,6 @@ from stepscope.analysis.cell.engine import (
 )
 from stepscope.analysis.cell.little import Little, little, replayed_occupancy
 from stepscope.analysis.cell.open_loop import OpenLoop, open_loop
-from stepscope.analysis.cell.server import ServerSide, server_side
 from stepscope.analysis.cell.steady import Steady, steady
 from stepscope.analysis.cell.telemetry import Machine
 from stepscope.analysis.cell.window import (
@@ -21,6 +20,7 @@ from stepscope.analysis.cell.window import (
     telemetry_window,
 )
 from stepscope.run.run import Cell, Launch, Run, Summary
+from stepscope.run.server import ServerSide, n_beside, server_side
 from stepscope.run.serverlog import LogEvent
 
 
@@ -52,16 +52,9 @@ class Measured:
 
     @property
     def other_requests(self) -> int:
-        """Requests that the server finished beside those of the client.
-
-        One in fifty (a probe, a request that the client gave up) does not move a
-        mean by more than the limits that it is held against, and counts as none.
-        """
+        """Requests that the server finished beside those of the client."""
         counted = self.server.n_requests
-        if counted is None:
-            return 0
-        extra = abs(counted - self.n_ok)
-        return extra if extra > max(1, self.n_ok // 50) else 0
+        return 0 if counted is None else n_beside(counted, self.n_ok, spare=1)
 
     @property
     def n_ok(self) -> int:
@@ -102,6 +95,7 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
     rows = columns(cell.requests, cell.chunks)
     span = cell_span(rows, cell.clock_slack_ns) if rows.n else None
     n_ok = int(rows.ok.sum())
+    n_single = int((rows.ok & rows.has_tokens & (rows.tokens < 2)).sum())
     if cell.summary is not None and not cell.requests:
         n_ok = cell.summary.n_completed
     events = launch.log.events if launch is not None and launch.log else ()
@@ -122,7 +116,7 @@ def measured(cell: Cell, run: Run, machine: Machine) -> Measured:
         window=window,
         little=law,
         expected_occupancy=_expected_occupancy(rows, slots),
-        server=server_side(cell.metrics_before, cell.metrics_after, n_ok),
+        server=server_side(cell.metrics_before, cell.metrics_after, n_ok, n_single),
         steps=steps,
         machine=machine,
         events=events,

@@ -5,7 +5,6 @@ import pytest
 
 from stepscope.analysis.analyze import analyze
 from stepscope.analysis.cell.engine import steps_from_log, steps_from_metrics
-from stepscope.analysis.cell.server import NOTHING, server_side
 from stepscope.analysis.cell.window import Window
 from stepscope.run.requests import Request
 from stepscope.run.run import Cell, Launch, Run
@@ -14,72 +13,6 @@ from stepscope.run.serverlog import LogEvent, ServerLog
 
 S = 1_000_000_000
 Scrape = Callable[..., MetricsSnapshot]
-
-
-def test_without_both_scrapes_nothing_is_known(scrape: Scrape) -> None:
-    assert server_side(None, scrape(), 1) == NOTHING
-    assert server_side(scrape(), None, 1) == NOTHING
-
-
-def test_per_request_tpot_is_preferred_and_is_a_difference(scrape: Scrape) -> None:
-    name = "vllm__request_time_per_output_token_seconds"
-    gap = "vllm__inter_token_latency_seconds"
-    before = scrape(
-        **{f"{name}_sum": 5.0, f"{name}_count": 100, f"{gap}_sum": 1, f"{gap}_count": 1}
-    )
-    after = scrape(
-        **{f"{name}_sum": 6.0, f"{name}_count": 150, f"{gap}_sum": 9, f"{gap}_count": 2}
-    )
-    found = server_side(before, after, 50)
-    assert found.tpot_ms == pytest.approx(20.0)
-    assert found.n_requests == 50
-    assert not found.tpot_per_token
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "vllm__inter_token_latency_seconds",
-        "vllm__time_per_output_token_seconds",
-        "sglang__inter_token_latency_seconds",
-    ],
-)
-def test_older_and_other_names_are_weighted_by_token(scrape: Scrape, name: str) -> None:
-    before = scrape(**{f"{name}_sum": 0.0, f"{name}_count": 0})
-    after = scrape(**{f"{name}_sum": 3.0, f"{name}_count": 200})
-    found = server_side(before, after, 4)
-    assert found.tpot_ms == pytest.approx(15.0)
-    assert found.tpot_per_token
-    assert found.tpot_metric == name.replace("__", ":")
-
-
-def test_llama_server_seconds_are_over_tokens_after_the_first(scrape: Scrape) -> None:
-    before = scrape(
-        llamacpp__tokens_predicted_total=0, llamacpp__tokens_predicted_seconds_total=0
-    )
-    after = scrape(
-        llamacpp__tokens_predicted_total=640,
-        llamacpp__tokens_predicted_seconds_total=6.3,
-    )
-    assert server_side(before, after, 10).tpot_ms == pytest.approx(10.0)
-
-
-def test_counters_that_fell_say_restart_and_nothing_else(scrape: Scrape) -> None:
-    before = scrape(vllm__generation_tokens_total=500)
-    after = scrape(vllm__generation_tokens_total=20)
-    found = server_side(before, after, 5)
-    assert found.restarted
-    assert found.generated_tokens is None
-
-
-def test_cache_hits_of_a_disabled_cache_are_none_found(scrape: Scrape) -> None:
-    same = {"vllm__prefix_cache_queries_total": 0, "vllm__prefix_cache_hits_total": 0}
-    assert server_side(scrape(**same), scrape(**same), 1).cache_hit_pct == 0.0
-    after = scrape(
-        vllm__prefix_cache_queries_total=400, vllm__prefix_cache_hits_total=100
-    )
-    assert server_side(scrape(**same), after, 1).cache_hit_pct == pytest.approx(25.0)
-    assert server_side(scrape(), scrape(), 1).cache_hit_pct is None
 
 
 def iteration(

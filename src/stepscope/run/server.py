@@ -60,6 +60,7 @@ class ServerSide:
         tpot_per_token: True where ``tpot_ms`` is weighted by tokens, not requests.
         tpot_metric: Name of the metric that it came from.
         n_requests: Requests in that metric (None where it counts tokens).
+        n_tokens: Tokens after the first in that metric, where it counts those.
         ttft_ms: Mean TTFT as the frontend stamped it.
         queue_ms: Mean time waiting for a place in the batch.
         prefill_ms: Mean time from being scheduled to the first token.
@@ -75,6 +76,7 @@ class ServerSide:
     tpot_per_token: bool = False
     tpot_metric: str | None = None
     n_requests: int | None = None
+    n_tokens: int | None = None
     ttft_ms: float | None = None
     queue_ms: float | None = None
     prefill_ms: float | None = None
@@ -133,12 +135,17 @@ class Changes:
                 best = delta if best is None else best
         return best
 
-    def mean_ms(self, names: tuple[str, ...]) -> float | None:
-        """Return the mean of a histogram of seconds between the scrapes."""
+    def mean_ms(self, names: tuple[str, ...], n_left_out: int = 0) -> float | None:
+        """Return the mean of a histogram of seconds between the scrapes.
+
+        Args:
+            names: Of the metric.
+            n_left_out: Observations of 0 that are to be left out.
+        """
         total, count = self.of(names, "_sum"), self.of(names, "_count")
-        if total is None or not count or count < 0 or total < 0:
+        if total is None or count is None or count <= n_left_out or total < 0:
             return None
-        return total / count * 1e3
+        return total / (count - n_left_out) * 1e3
 
     def restarted(self) -> bool:
         """Return True where a counter that can only grow fell."""
@@ -149,9 +156,15 @@ class Changes:
 
 
 def server_side(
-    before: MetricsSnapshot | None, after: MetricsSnapshot | None, n_ok: int
+    before: MetricsSnapshot | None,
+    after: MetricsSnapshot | None,
+    n_ok: int,
+    n_single: int = 0,
 ) -> ServerSide:
     """Return what the engine counted between two scrapes.
+
+    vLLM counts an answer of one token with a TPOT of 0, which is none: those are taken
+    out of its mean.
 
     llama-server has no latency histogram. Its ``tokens_predicted_seconds_total``
     grows, when a slot is released, by the wall time from that slot's first token to
@@ -163,16 +176,20 @@ def server_side(
         before: Scraped just before the first send.
         after: Scraped just after the last content.
         n_ok: Requests that the client saw succeed between them.
+        n_single: Those of them whose answer had no second token.
     """
     if before is None or after is None:
         return NOTHING
     changes = Changes(totals(before), totals(after))
     if changes.restarted():
         return ServerSide(restarted=True)
-    tpot, gap = changes.mean_ms(_REQUEST_TPOT), changes.mean_ms(_TOKEN_GAP)
-    gap_name = _name(changes.after, _TOKEN_GAP)
-    if gap is None:
+    tpot, gap = changes.mean_ms(_REQUEST_TPOT, n_single), changes.mean_ms(_TOKEN_GAP)
+    gap_name, n_tokens = _name(changes.after, _TOKEN_GAP), None
+    if gap is not None:
+        n_tokens = _whole(changes.of(_TOKEN_GAP, "_count"))
+    else:
         gap, gap_name = _slot_tpot_ms(changes, n_ok), _SLOT_SECONDS
+        n_tokens = None if gap is None else _slot_tokens(changes, n_ok)
     drafts, accepted = changes.of(_DRAFTS), changes.of(_ACCEPTED)
     n_requests = changes.of(_REQUEST_TPOT, "_count")
     return ServerSide(
@@ -180,6 +197,7 @@ def server_side(
         tpot_per_token=tpot is None and gap is not None,
         tpot_metric=_metric(tpot, gap, gap_name),
         n_requests=None if tpot is None or n_requests is None else int(n_requests),
+        n_tokens=n_tokens if tpot is None else None,
         ttft_ms=changes.mean_ms(_TTFT),
         queue_ms=changes.mean_ms(_QUEUE),
         prefill_ms=changes.mean_ms(_PREFILL),
@@ -194,6 +212,21 @@ def server_side(
     )
 
 
+def n_beside(counted: int, n_known: int, *, spare: int = 0) -> int:
+    """Return how many the server counted beside what the client knows of.
+
+    One in fifty (a probe, a request that the client gave up) does not move a mean by
+    more than the limits that it is held against, and counts as none.
+
+    Args:
+        counted: Requests, or tokens, in the server's metric.
+        n_known: As the client counts them; more than the server's are beside it too.
+        spare: So many are none however few there are in all.
+    """
+    extra = abs(counted - n_known)
+    return extra if extra > max(spare, n_known // 50) else 0
+
+
 def _cache_hit_pct(changes: Changes) -> float | None:
     queries, hits = changes.of(_CACHE_QUERIES), changes.of(_CACHE_HITS)
     if hits is None:
@@ -203,10 +236,15 @@ def _cache_hit_pct(changes: Changes) -> float | None:
 
 
 def _slot_tpot_ms(changes: Changes, n_ok: int) -> float | None:
-    seconds, tokens = changes.of((_SLOT_SECONDS,)), changes.of((_SLOT_TOKENS,))
-    if not seconds or tokens is None or tokens <= n_ok:
+    seconds, n_tokens = changes.of((_SLOT_SECONDS,)), _slot_tokens(changes, n_ok)
+    if not seconds or n_tokens is None or n_tokens <= 0:
         return None
-    return seconds / (tokens - n_ok) * 1e3
+    return seconds / n_tokens * 1e3
+
+
+def _slot_tokens(changes: Changes, n_ok: int) -> int | None:
+    tokens = changes.of((_SLOT_TOKENS,))
+    return None if tokens is None else round(tokens) - n_ok
 
 
 def _metric(tpot: float | None, gap: float | None, gap_name: str | None) -> str | None:
