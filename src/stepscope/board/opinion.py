@@ -12,11 +12,6 @@ from stepscope.board.view import CellView
 AT_LEAST_PCT = 70.0
 AT_MOST_PCT = 40.0
 
-#: Client TPOT over server TPOT: at or below it the two agree (a finding warns above
-#: 3 %, void above 5 %).
-GAP_OK_PCT = 3.0
-GAP_VOID_PCT = 5.0
-
 #: Chunks a token: at or above it tokens arrive one by one. One in fifty merged is
 #: what a busy but sound frontend shows in passing.
 UNMERGED = 0.98

@@ -1,6 +1,12 @@
-"""The client's own health: what lets a cell convict its client."""
+"""The client's own health: what lets a cell convict its client, or acquit it."""
 
 import msgspec
+
+#: Client TPOT over the server's own: up to the first the two agree, above the second
+#: a cell is void (design.md, section 2).
+GAP_OK_PCT, GAP_VOID_PCT = 3.0, 5.0
+#: Reads without a kernel stamp that leave the arrivals the kernel's, percent.
+_UNSTAMPED_PCT = 1.0
 
 
 class Delay(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -88,3 +94,20 @@ class ClientHealth(
     reasons: tuple[str, ...] = ()
     waited_pct: float | None = None
     nodes: tuple[ClientNode, ...] = ()
+
+
+def stamped_by_kernel(health: ClientHealth) -> bool:
+    """Return whether arrivals are the kernel's: then no delay of ours is in them."""
+    return health.stamps == "kernel" and (health.unstamped_pct or 0.0) <= _UNSTAMPED_PCT
+
+
+def read_at_once(health: ClientHealth, server_tpot_ms: float) -> bool:
+    """Return whether what a client's TPOT is above the server's was lost before it.
+
+    Arrivals are stamped by the kernel, next to none waited for a read, and the client
+    finds nothing that limited it.
+    """
+    delay, limited = health.delay_ms, health.verdict == "limited"
+    if limited or delay is None or not stamped_by_kernel(health):
+        return False
+    return delay.mean <= server_tpot_ms * GAP_OK_PCT / 100

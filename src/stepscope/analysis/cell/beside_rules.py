@@ -8,10 +8,9 @@ from stepscope.analysis.cell.result import client_gap_pct, client_tpot_ms
 from stepscope.analysis.cell.saying import about
 from stepscope.analysis.cell.telemetry import MIN_SAMPLES, coverage_gap, n_inside
 from stepscope.findings import Finding
+from stepscope.run.client import GAP_OK_PCT, GAP_VOID_PCT
 from stepscope.units import seconds
 
-#: design.md, section 2: a gap warns above 3 % and voids above 5 %.
-GAP_WARNS_PCT, GAP_VOIDS_PCT = 3.0, 5.0
 #: Chunks over tokens below which the stream was merged. A closing chunk without text
 #: costs one in hundreds.
 MERGED_BELOW = 0.98
@@ -21,7 +20,7 @@ _CACHE_HIT_PCT = 1.0
 def client(m: Measured) -> Iterator[Finding]:
     """The client's TPOT against the server's, and the client's own health."""
     gap, mine = client_gap_pct(m), client_tpot_ms(m)
-    if gap is not None and mine is not None and gap > GAP_WARNS_PCT:
+    if gap is not None and mine is not None and gap > GAP_OK_PCT:
         yield about(
             m,
             "client-bound",
@@ -31,9 +30,9 @@ def client(m: Measured) -> Iterator[Finding]:
             "Measure again with a client that stamps on arrival (stepscope run), or"
             " with more client processes; where chunks are merged, look at the"
             " frontend first.",
-            voids=gap > GAP_VOIDS_PCT,
+            voids=gap > GAP_VOID_PCT,
         )
-    if gap is not None and mine is not None and gap < -GAP_VOIDS_PCT:
+    if gap is not None and mine is not None and gap < -GAP_VOID_PCT:
         yield about(
             m,
             "clocks-disagree",

@@ -3,8 +3,6 @@
 from stepscope.board.hypotheses.sending import reader, when_void
 from stepscope.board.opinion import (
     FULL_CORE_PCT,
-    GAP_OK_PCT,
-    GAP_VOID_PCT,
     STARVED_PCT,
     UNMERGED,
     Hypothesis,
@@ -14,6 +12,7 @@ from stepscope.board.opinion import (
 )
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView, core_pct
+from stepscope.run.client import GAP_OK_PCT, GAP_VOID_PCT
 
 #: Share of gaps below a tenth of the step that convicts a reader; a sound reader of
 #: unmerged chunks shows next to none, since two steps can not be that close.

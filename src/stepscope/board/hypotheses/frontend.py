@@ -5,8 +5,6 @@ from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.hypotheses.sending import when_void
 from stepscope.board.opinion import (
     FULL_CORE_PCT,
-    GAP_OK_PCT,
-    GAP_VOID_PCT,
     STARVED_PCT,
     UNMERGED,
     Hypothesis,
@@ -16,6 +14,7 @@ from stepscope.board.opinion import (
 )
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView, core_pct
+from stepscope.run.client import GAP_OK_PCT, GAP_VOID_PCT
 
 #: A kernel resident for less of the window: the GPU waits for somebody.
 _GPU_WAITS_PCT = 70.0

@@ -2,7 +2,6 @@
 
 from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.opinion import (
-    GAP_OK_PCT,
     UNMERGED,
     Hypothesis,
     Opinion,
@@ -10,6 +9,7 @@ from stepscope.board.opinion import (
     seen,
 )
 from stepscope.board.view import CellView
+from stepscope.run.client import GAP_OK_PCT
 
 #: Steps with prefill in them below this share can not move the mean step much.
 _FEW_STEPS_PCT = 5.0

@@ -2,11 +2,8 @@
 
 from dataclasses import dataclass
 
-from stepscope.board.opinion import GAP_OK_PCT, GAP_VOID_PCT
 from stepscope.board.view import CellView
-
-#: Reads without a kernel stamp that leave the arrivals the kernel's, percent.
-_UNSTAMPED_PCT = 1.0
+from stepscope.run.client import GAP_VOID_PCT, read_at_once, stamped_by_kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +28,7 @@ def reader(view: CellView) -> Reader | None:
     if health is None:
         return None
     return Reader(
-        kernel=health.stamps == "kernel"
-        and (health.unstamped_pct or 0.0) <= _UNSTAMPED_PCT,
+        kernel=stamped_by_kernel(health),
         delay_ms=health.delay_ms.mean if health.delay_ms is not None else None,
         limited=health.verdict == "limited",
     )
@@ -45,13 +41,11 @@ def lost_before_us(view: CellView) -> bool:
     client's TPOT is above the server's by more than voids a cell. On the server's own
     machine nothing but the frontend's sending lies between the two.
     """
-    result, mine = view.result, reader(view)
-    if result is None or mine is None or result.client_tpot_error_pct is None:
-        return False
-    if not mine.kernel or mine.limited or mine.delay_ms is None:
+    result, health = view.result, view.cell.client if view.cell is not None else None
+    if result is None or health is None or result.client_tpot_error_pct is None:
         return False
     tpot = result.server_tpot_ms
-    if not tpot or mine.delay_ms > tpot * GAP_OK_PCT / 100:
+    if not tpot or not read_at_once(health, tpot):
         return False
     return result.client_tpot_error_pct > GAP_VOID_PCT
 
