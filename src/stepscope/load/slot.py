@@ -35,6 +35,10 @@ class State(Enum):
 
 #: Asked about with each read; looking it up in its class takes as long as asking.
 _BUSY = State.BUSY
+#: Stands for the response of a slot that has sent nothing: its own would be 1.8 KB,
+#: and held for good by its parser.
+_NONE_YET = Response()
+_NONE_YET.release()
 
 
 class Slot:
@@ -79,7 +83,7 @@ class Slot:
         peers = lane.peers
         self._replica = number % len(peers) if len(peers) > 1 else None
         self._line = Connection(lane, self, peers[number % len(peers)])
-        self._response = Response()
+        self._response = _NONE_YET
         self._pending: list[tuple[bytes, int, bool]] = []
         self._attempts = 0
         self._sent_at_ns = self._free_at_ns = 0
@@ -174,7 +178,6 @@ class Slot:
         """Take bytes that were read just now, and what the kernel said of them."""
         lane = self._lane
         if self.state is not _BUSY:  # nobody asked: not a connection to trust
-            self._response.keep_alive = False
             self.close()
             return
         self._read_at_ns = at_ns = lane.stamp(ancillary, self._sent_at_ns)
@@ -274,6 +277,7 @@ class Slot:
             # The server closed a kept connection as we sent on it: no fault of the
             # request, which no server has seen.
             self._retried = True
+            self._response.release()
             self.close()
             self.connect()
             return
@@ -302,7 +306,7 @@ class Slot:
         response, prompt, asked = self._response, self.prompt, self._asked
         was_sent = bool(self._sent_at_ns)
         if not was_sent:
-            response = Response()
+            response = _NONE_YET
             self._sent_at_ns = at_ns
         sent_at_ns = self._sent_at_ns
         self.prompt = None
