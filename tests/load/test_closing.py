@@ -41,15 +41,14 @@ async def _driven(answer: bytes) -> list[Request]:
             input_tokens=1,
             output_tokens=2,
         )
-        peers = [resolve(address, b"")]
+        peers = [resolve(address, b"POST / HTTP/1.1\r\ncontent-length: ")]
         clock = SystemClock()
         lane = Lane(spec, 0, peers, lambda request, _: ended.append(request), clock)
         slot = Slot(0, lane)
         lane.slots.append(slot)
         stock = Stock()
         for index in range(2):
-            request = b"POST / HTTP/1.1\r\ncontent-length: 0\r\n\r\n"
-            stock.add(Prompt(index=index, request=request, output_tokens=2))
+            stock.add(Prompt(index=index, rest=b"0\r\n\r\n", output_tokens=2))
         lane.start(stock, clock.now_ns())
         try:
             async with asyncio.timeout(10):

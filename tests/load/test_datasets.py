@@ -235,7 +235,7 @@ def test_equal_blocks_of_a_trace_are_equal_words_too(tmp_path: Path) -> None:
     plan = TextPlan(words=("a", "b", "c", "d"), n_words=256, exact=True, n_tokens=256)
     draw = Drawing(spec, plan)
     bodies = [
-        json.loads(draw.prompt_of(item, i, i, None).request.partition(b"\r\n\r\n")[2])[
+        json.loads(draw.prompt_of(item, i, i, None).rest.partition(b"\r\n\r\n")[2])[
             "prompt"
         ].split(" ")
         for i, item in enumerate(chosen(spec, estimated_tokens))

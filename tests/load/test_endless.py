@@ -23,7 +23,7 @@ from stepscope.clock import SystemClock
 from stepscope.load.lane import Lane
 from stepscope.load.limits import Limits, Seen, limits_of
 from stepscope.load.probe import probe
-from stepscope.load.prompts import request_head, whole_request
+from stepscope.load.prompts import request_head, request_rest
 from stepscope.load.response import Response
 from stepscope.load.slot import Slot
 from stepscope.load.stock import Prompt, Stock
@@ -153,7 +153,7 @@ async def _given_up(url: str) -> Request:
     lane = Lane(spec, 0, peers, lambda request, _: ended.append(request), clock)
     lane.slots.append(Slot(0, lane))
     stock = Stock()
-    stock.add(Prompt(index=0, request=whole_request(peers[0].head, spec, [1], 4)))
+    stock.add(Prompt(index=0, rest=request_rest(spec, [1], 4)))
     lane.start(stock, clock.now_ns())
     try:
         async with asyncio.timeout(60):

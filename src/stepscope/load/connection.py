@@ -156,11 +156,9 @@ class Connection:
 
     # Sending.
 
-    def send(self, request: bytes) -> None:
-        """Send a request built for the first of several servers."""
-        own, first = self._peer.head, self._lane.peers[0].head
-        if own is not first:
-            request = own + request[len(first) :]
+    def send(self, rest: bytes) -> None:
+        """Send a request: its server's head and the rest."""
+        request = self._peer.head + rest
         self._queue(request if self._tls is None else self._tls.seal(request))
 
     def _queue(self, data: bytes) -> None:

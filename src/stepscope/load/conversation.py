@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from stepscope.load.datasets.items import Turn
 from stepscope.load.stock import Prompt
 
-#: Messages so far and tokens asked for, to a whole request.
+#: Messages so far and tokens asked for, to what follows a request's head.
 Build = Callable[[list[dict[str, str]], int | None], bytes]
 
 
@@ -56,7 +56,7 @@ class Talk:
         return [
             Prompt(
                 index=self._index + turn,
-                request=b"",
+                rest=b"",
                 output_tokens=self._turns[turn].output_tokens,
                 talk=self,
                 turn=turn,
@@ -69,7 +69,7 @@ class Talk:
         self._said.append({"role": "user", "content": turn.text})
         return Prompt(
             index=self._index + self._at,
-            request=self._build(self._said, turn.output_tokens),
+            rest=self._build(self._said, turn.output_tokens),
             output_tokens=turn.output_tokens,
             due_ns=due_ns,
             talk=self,

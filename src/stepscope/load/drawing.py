@@ -15,7 +15,7 @@ from stepscope.load.datasets.choose import chosen, estimated_tokens
 from stepscope.load.datasets.handover import handed_over
 from stepscope.load.datasets.items import Item
 from stepscope.load.messages import Job, TextPlan
-from stepscope.load.prompts import Words, request_head, uses_token_ids, whole_request
+from stepscope.load.prompts import Words, request_head, request_rest, uses_token_ids
 from stepscope.load.spec import LoadSpec
 from stepscope.load.stock import Prompt, Stock
 from stepscope.load.words import WORDS
@@ -38,9 +38,6 @@ def stock_of(job: Job) -> Stock:
     A prompt depends on the cell's seed and its index alone, so that the number of
     workers does not change the load. Entry ``i`` goes to the worker of slot ``i mod
     slots``, and its time is that of the one schedule of the whole cell.
-
-    Raises:
-        RecipeError: The API key is not in the environment.
     """
     spec = job.spec
     draw = Drawing(spec, job.text)
@@ -65,11 +62,11 @@ def first_request(spec: LoadSpec, text: TextPlan | None) -> bytes:
     Raises:
         RecipeError: The API key is not in the environment, or the file is wrong.
     """
-    draw = Drawing(spec, text)
+    head, draw = request_head(spec), Drawing(spec, text)
     if spec.source.name == "random":
-        return draw.random_prompt(0, None).request
+        return head + draw.random_prompt(0, None).rest
     one = msgspec.structs.replace(spec, n_prompts=1)
-    return draw.prompt_of(chosen(one, estimated_tokens)[0], 0, 0, None).request
+    return head + draw.prompt_of(chosen(one, estimated_tokens)[0], 0, 0, None).rest
 
 
 def _own(job: Job, entries: range) -> Iterator[int]:
@@ -109,7 +106,6 @@ class Drawing:
 
     def __init__(self, spec: LoadSpec, text: TextPlan | None) -> None:
         self._spec = spec
-        self._head = request_head(spec)
         self._ids = uses_token_ids(spec)
         length = spec.input_tokens or 1
         self._text = text or TextPlan(words=WORDS, n_words=length, exact=False)
@@ -123,8 +119,8 @@ class Drawing:
     def random_prompt(self, index: int, due_ns: int | None) -> Prompt:
         """Return a random prompt."""
         words, n_out = self.random_words(index)
-        request = whole_request(self._head, self._spec, words, n_out)
-        return Prompt(index, request, output_tokens=n_out, due_ns=due_ns)
+        rest = request_rest(self._spec, words, n_out)
+        return Prompt(index, rest, output_tokens=n_out, due_ns=due_ns)
 
     def random_words(self, index: int) -> tuple[Words, int]:
         """Return a random prompt and the length of the answer.
@@ -159,11 +155,11 @@ class Drawing:
             n_out = item.turns[0].output_tokens
         else:
             words, n_out = self._trace_words(item, index), item.output_tokens
-        request = whole_request(self._head, spec, words, n_out)
-        return Prompt(index, request, output_tokens=n_out, due_ns=due_ns)
+        rest = request_rest(spec, words, n_out)
+        return Prompt(index, rest, output_tokens=n_out, due_ns=due_ns)
 
     def _of_messages(self, said: list[dict[str, str]], n_out: int | None) -> bytes:
-        return whole_request(self._head, self._spec, said, n_out)
+        return request_rest(self._spec, said, n_out)
 
     def _trace_words(self, item: Item, index: int) -> Words:
         """Return a prompt of the length of a trace's; equal hashes, equal tokens."""

@@ -1,4 +1,4 @@
-"""Whole requests: head and body of what is sent for a prompt."""
+"""Requests: the head that all of a server's share, and what follows it."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -98,19 +98,16 @@ def authorization(env: str | None, file: str | None) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def whole_request(
-    head: bytes, spec: LoadSpec, words: Words, n_out: int | None
-) -> bytes:
-    """Return a request.
+def request_rest(spec: LoadSpec, words: Words, n_out: int | None) -> bytes:
+    """Return what follows the head of a request: the length of its body, and that.
 
     Args:
-        head: As ``request_head`` returns it.
         spec: The cell.
         words: What is asked.
         n_out: Tokens asked of the answer; None: as the spec says.
     """
     body = msgspec.json.encode(request_body(spec, words, n_out))
-    return head + f"{len(body)}\r\n\r\n".encode() + body
+    return f"{len(body)}\r\n\r\n".encode() + body
 
 
 def request_body(

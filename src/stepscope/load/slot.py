@@ -170,7 +170,7 @@ class Slot:
             planned = self.prompt.due_ns is not None
             self._lane.counts.sent(now - self._free_at_ns, planned=planned)
         self._sent_at_ns = self._read_at_ns = self._event_at_ns = now
-        self._line.send(self.prompt.request)
+        self._line.send(self.prompt.rest)
 
     # Receiving.
 

@@ -21,9 +21,11 @@ _MEMORY_BYTES = 64 << 20
 class Prompt:
     """A request to send: its place in the cell's order and its bytes on the wire.
 
+    The head is the server's and is not repeated in each of them.
+
     Attributes:
         index: Position in the cell's prompt order.
-        request: Head and body.
+        rest: What follows the head.
         output_tokens: What it asks for.
         due_ns: When it is due after the start; None in a closed loop.
         talk: The conversation that it opens or goes on with; None: of none.
@@ -31,7 +33,7 @@ class Prompt:
     """
 
     index: int
-    request: bytes
+    rest: bytes
     output_tokens: int | None = None
     due_ns: int | None = None
     talk: "Talk | None" = None
@@ -73,7 +75,7 @@ class Stock:
 
     def add(self, prompt: Prompt) -> None:
         """Put a prompt behind those that are there."""
-        at, size = len(self._indices), len(prompt.request)
+        at, size = len(self._indices), len(prompt.rest)
         self._indices.append(prompt.index)
         self._tokens.append(
             -1 if prompt.output_tokens is None else prompt.output_tokens
@@ -85,13 +87,13 @@ class Stock:
             self.n_later += prompt.talk.n_left
         if self._room >= size:
             self._room -= size
-            self._kept[at] = prompt.request
+            self._kept[at] = prompt.rest
             self._places.append(-1)
             return
         if self._file is None:
             self._file = _nameless(self._folder)
         self._places.append(self._written)
-        self._file.write(prompt.request)
+        self._file.write(prompt.rest)
         self._written += size
 
     def due_ns(self) -> "array[int]":
@@ -113,7 +115,7 @@ class Stock:
             self.n_later -= talk.n_left
         return Prompt(
             index=index,
-            request=self._bytes(at),
+            rest=self._bytes(at),
             output_tokens=None if tokens < 0 else tokens,
             due_ns=None if due < 0 else due,
             talk=talk,
