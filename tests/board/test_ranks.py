@@ -1,6 +1,7 @@
 """What several ranks do to each other: whose fault a wait is, and waits on the host."""
 
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from stepscope.recipe.records import Layout
 from stepscope.run.run import TraceRef
 from stepscope.run.stepbudget import RankBudget, StepBudget
 from stepscope.timeline.analyze import analyze_traces
+from stepscope.timeline.load import load_traces
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 
@@ -118,3 +120,61 @@ def test_the_loop_that_is_convicted_is_that_of_the_late_rank(bench: Bench) -> No
     assert "of rank 1" in item.reasoning
     assert found["rank-wait"].status == "standing"
     assert "collectives of the processors" in found["rank-wait"].evidence[0].reasoning
+
+
+CAPTURES = Path(__file__).parents[1] / "data" / "timelines"
+
+
+@cache
+def captured(name: str) -> StepBudget:
+    """A decode on two H200s that share their experts; ``stepscope run`` took it."""
+    files = sorted(CAPTURES.glob(f"h200x2_dp2_ep2_{name}_rank*.json.gz"))
+    refs = [
+        TraceRef(path=str(p), rank=i, launch="base-l0") for i, p in enumerate(files)
+    ]
+    return budget_of(analyze_traces(load_traces(files)), refs)
+
+
+def judged(
+    bench: Bench, budget: StepBudget, untraced_ms: float
+) -> dict[str, BoardEntry]:
+    return entries(
+        bench,
+        *budget.ranks,
+        untraced_step_ms=untraced_ms,
+        straggler_rank=budget.straggler_rank,
+        straggler_reason=budget.straggler_reason,
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "untraced_ms", "pct"), [("base", 6.86, 25.4), ("slow", 6.08, 10.8)]
+)
+def test_uneven_experts_on_real_ranks_are_a_part_of_the_step_and_not_most(
+    bench: Bench, name: str, untraced_ms: float, pct: float
+) -> None:
+    budget = captured(name)
+    found = judged(bench, budget, untraced_ms)
+    assert {found[n].status for n in ("rank-wait", "imbalance")} == {"standing"}
+    assert found["imbalance"].share_of_step_pct == pct
+    assert found["communication"].status == "ruled-out"
+
+
+class TestWhatToRunNext:
+    def test_without_timelines_of_all_ranks_these(self, bench: Bench) -> None:
+        found = entries(bench, rank(), n_ranks=1)
+        assert "One timeline of every rank" in (found["imbalance"].would_decide or "")
+
+    def test_with_them_a_change_and_never_the_same_again(self, bench: Bench) -> None:
+        found = judged(bench, captured("base"), 6.86)
+        for name in ("rank-wait", "imbalance"):
+            text = found[name].would_decide or ""
+            assert "One timeline of every rank" not in text
+            assert text.startswith("The same load with")
+
+    def test_with_stretched_ones_others(self, bench: Bench) -> None:
+        wait = rank(communication_ms=2.6, communication_wait_ms=2.5)
+        found = entries(
+            bench, wait, rank(number=1), match="stretched", stretch_pct=45.0
+        )
+        assert "does not lengthen" in (found["rank-wait"].would_decide or "")

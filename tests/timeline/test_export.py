@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.timeline.planting import DECODE, PI0, SWEEP, TRACES, real
+from tests.timeline.opened import opened
+from tests.timeline.planting import DECODE, PI0, SWEEP, TRACES, real, shifted_host
 from tests.timeline.test_budget_laws import a_rank
 
 from stepscope.errors import ArchiveError, RefusedError
@@ -19,6 +20,10 @@ from stepscope.timeline.load import load_trace, load_traces
 from stepscope.timeline.perfetto import perfetto
 from stepscope.timeline.picture import step_picture
 from stepscope.timeline.records import TraceResult
+
+
+def trace_file(name: str) -> Path:
+    return (SWEEP if name == DECODE else TRACES) / name
 
 
 def only(device: Device, n: int) -> Device:
@@ -74,6 +79,132 @@ def test_an_export_is_small_and_holds_nothing_but_the_steps() -> None:
     starts = sorted(e["id"] for e in events if e["ph"] == "s")
     assert starts == sorted(e["id"] for e in events if e["ph"] == "f")
     assert data == perfetto([device])
+
+
+#: One operation in 24 begins before the last of its stream ends; two threads launch;
+#: two ranks of one file.
+OVERLAPS = "b200_vllm_eager_prefill_rank0of8.json.gz"
+THREADS = "v100_epoch_ns_timestamps.json.gz"
+TWO = "nsys_2xh100_train/before.sqlite"
+
+
+@pytest.mark.parametrize("name", [DECODE, PI0, OVERLAPS, THREADS, TWO])
+def test_perfetto_keeps_every_slice_and_draws_every_arrow(name: str) -> None:
+    devices = [read_device(t) for t in load_traces([trace_file(name)])]
+    data = perfetto(devices, 3)
+    events = json.loads(gzip.decompress(data))["traceEvents"]
+    found = opened(data)
+    assert found.lost == []
+    slices = [s for row in found.rows.values() for s in row]
+    assert len(slices) == sum(e["ph"] == "X" for e in events)
+    assert len(found.arrows) == sum(e["ph"] == "s" for e in events) > 0
+    for call, op in found.arrows:
+        assert call["cat"] == "cuda_runtime"
+        assert op["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
+        assert call["args"]["correlation"] == op["args"]["correlation"]
+        assert str(call["pid"])[:8] == str(op["pid"])[:8] or len(devices) == 1
+    for (_, row), its in found.rows.items():
+        if not row.startswith("thread"):
+            assert all(depth == 0 for _, _, depth, _ in its), row
+
+
+def test_operations_that_overlap_on_one_stream_lie_beneath_each_other() -> None:
+    device = read_device(real(OVERLAPS))
+    rows = opened(perfetto([device], 3)).rows
+    assert list(rows) == [
+        ("[rank 0] GPU", "steps"),
+        ("[rank 0] GPU", "stream 7"),
+        ("[rank 0] GPU", "stream 7, overlapping"),
+        ("[rank 0] host", "thread 0"),
+    ]
+    aside = rows["[rank 0] GPU", "stream 7, overlapping"]
+    assert len(aside) == 6
+    for start, _, _, op in aside:
+        assert op["args"]["stream"] == 7
+        assert any(a < start < b for a, b, _, _ in rows["[rank 0] GPU", "stream 7"])
+
+
+def test_an_export_has_the_stamps_of_the_trace_to_the_nanosecond() -> None:
+    device = read_device(real(DECODE))
+    chosen = chosen_steps(device, 3)
+    lo, hi = int(device.start[chosen[0]]), int(device.end[chosen[-1]])
+    ops = device.trace.ops
+    inside = np.flatnonzero((ops.start_ns <= hi) & (ops.end_ns > lo))
+    data = perfetto([device], 3)
+    base = json.loads(gzip.decompress(data))["baseTimeNanoseconds"]
+    rows = opened(data).rows
+    found = sorted(
+        (base + start, base + end)
+        for (_, row), its in rows.items()
+        if row.startswith("stream")
+        for start, end, _, _ in its
+    )
+    pairs = zip(ops.start_ns[inside].tolist(), ops.end_ns[inside].tolist(), strict=True)
+    assert found == sorted(pairs)
+    marks = [(base + a, base + b) for a, b, _, _ in rows["GPU", "steps"]]
+    assert marks == [(int(device.start[i]), int(device.end[i])) for i in chosen]
+
+
+def test_each_thread_of_the_host_has_a_row_of_its_own() -> None:
+    device = read_device(real(THREADS))
+    rows = opened(perfetto([device], 3)).rows
+    host = {name: its for (of, name), its in rows.items() if of == "[rank 0] host"}
+    assert list(host) == ["thread 0", "thread 1"]
+    calls = device.trace.calls
+    for name, its in host.items():
+        mine = set(calls.start_ns[calls.thread == int(name[-1])].tolist())
+        launched = [e for _, _, _, e in its if e["cat"] == "cuda_runtime"]
+        assert launched
+        assert len(launched) <= len(mine)
+    assert {s[3]["name"] for s in host["thread 1"]} >= {"ProfilerStep#103"}
+    assert "ProfilerStep#103" not in {s[3]["name"] for s in host["thread 0"]}
+
+
+def test_ranks_are_named_and_the_gpus_come_first() -> None:
+    ranks = [read_device(a_rank([], 0, i)) for i in (0, 1, 10)]
+    shown = dict.fromkeys(of for of, _ in opened(perfetto(ranks, 2)).rows)
+    assert list(shown) == [
+        "[rank 0] GPU", "[rank 1] GPU", "[rank 10] GPU",
+        "[rank 0] host", "[rank 1] host", "[rank 10] host",
+    ]  # fmt: skip
+
+
+def test_two_traces_that_say_they_are_one_rank_stay_two(tmp_path: Path) -> None:
+    twice = [read_device(a_rank([], late, 3)) for late in (0, 5_000)]
+    path = tmp_path / "steps.json.gz"
+    path.write_bytes(perfetto(twice, 2))
+    back = load_trace(path)
+    assert [t.rank for t in back] == [3, 3]
+    assert [len(t.ops) for t in back] == [41, 41]
+    assert "[rank 3, trace 2] GPU" in {of for of, _ in opened(path.read_bytes()).rows}
+
+
+def test_no_arrow_runs_back_in_time() -> None:
+    # Perfetto reads in order of time: an arrow's end before its begin belongs to none.
+    device = read_device(shifted_host(real(PI0), 5_000_000))
+    found = opened(perfetto([device], 2))
+    assert found.lost == []
+    assert all(call["ts"] <= op["ts"] for call, op in found.arrows)
+
+
+def test_host_ranges_that_do_not_nest_are_kept() -> None:
+    trace = a_rank([], 0)
+    spans = replace(
+        trace.spans,
+        start_ns=np.array([90_000, 95_000, 95_000]),
+        end_ns=np.array([150_000, 180_000, 96_000]),
+        name=np.array([0, 0, 0]),
+        thread=np.array([5, 5, 5]),
+        is_annotation=np.array([True, True, True]),
+    )
+    found = opened(perfetto([read_device(replace(trace, spans=spans))], 3))
+    assert found.lost == []
+    host = {row: its for (_, row), its in found.rows.items() if "thread 5" in row}
+    assert {row: [(b - a, depth) for a, b, depth, _ in its]
+            for row, its in host.items()} == {
+        "thread 5": [(60_000, 0), (1_000, 1)],
+        "thread 5, overlapping": [(85_000, 0)],
+    }  # fmt: skip
 
 
 def test_a_trace_without_steps_can_not_be_exported() -> None:

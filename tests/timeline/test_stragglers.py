@@ -48,9 +48,17 @@ def family(plan: Plan, word: str) -> Collective:
             2,
             "by work: the others wait 0.39",
         ),
+        (
+            Plan(launch_us=lambda r, k: 500 + 20_000 * (r == 0 and k == 9) + 100 * r),
+            1,
+            "by start: the others wait 0.",
+        ),
     ],
-    ids=["experts", "experts of 0", "launch", "host", "sampling", "both", "four"],
-)
+    ids=[
+        "experts", "experts of 0", "launch", "host", "sampling", "both", "four",
+        "beside a stall of 0",
+    ],
+)  # fmt: skip
 def test_the_rank_that_is_late_is_named_with_its_cause(
     plan: Plan, late: int, why: str
 ) -> None:
@@ -72,12 +80,19 @@ def test_the_rank_that_is_late_is_named_with_its_cause(
         ),
         (Plan(host_us=lambda r, k: 900 + 1000 * ((k + r) % 2)), "no rank causes most"),
         (
-            Plan(launch_us=lambda r, k: 500 + 20_000 * (r == 0 and k == 9) + 100 * r),
+            Plan(launch_us=lambda r, k: 500 + 8_000 * (r == 0 and k == 9) + 100 * r),
             "in 1 of 24 steps",
         ),
+        (
+            Plan(launch_us=lambda r, k: 500 + 20_000 * (r == 0 and k == 9)),
+            "no rank causes most",
+        ),
     ],
-    ids=["balanced", "no gloo", "slow links", "in turn", "by step", "one stall"],
-)
+    ids=[
+        "balanced", "no gloo", "slow links", "in turn", "by step", "one long step",
+        "one stall",
+    ],
+)  # fmt: skip
 def test_no_rank_is_named_where_none_is_late_as_a_rule(plan: Plan, why: str) -> None:
     assert found(plan).straggler_rank is None
     assert why in (found(plan).straggler_reason or "")

@@ -4,7 +4,7 @@ from stepscope.timeline.arrivals import arrivals
 from stepscope.timeline.columns import Trace
 from stepscope.timeline.defect import DEFECTS, Defect
 from stepscope.timeline.device import Device, read_device
-from stepscope.timeline.matches import Matching
+from stepscope.timeline.matches import Matching, without_spans
 from stepscope.timeline.rank import rank_record
 from stepscope.timeline.ranks import match_ranks
 from stepscope.timeline.records import Quality, TraceResult
@@ -74,7 +74,8 @@ def _numbers(traces: list[Trace]) -> list[int]:
 def _matching(devices: list[Device]) -> Matching | None:
     if len(devices) < 2:
         return None
-    return match_ranks([d.trace for d in devices], [d.steps for d in devices])
+    found = match_ranks([d.trace for d in devices], [d.steps for d in devices])
+    return without_spans(found, [d.stalls for d in devices])
 
 
 def _doubt_host_clocks(devices: list[Device], matching: Matching) -> None:

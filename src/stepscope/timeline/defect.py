@@ -48,6 +48,12 @@ DEFECTS: dict[str, tuple[bool, str, str]] = {
         "the window begins or ends inside a step; that step was left out",
         "",
     ),
+    "stalled-steps": (
+        False,
+        "a few steps last more than five times the median one: they were left out",
+        "See what held the server up then: a profiler that started or wrote, a pause of"
+        " the host, another rank.",
+    ),
     "host-clock-skew": (
         False,
         "operations begin before the call that launched them, outlast a device"

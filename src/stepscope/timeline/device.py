@@ -14,6 +14,12 @@ from stepscope.timeline.quality import find_defects
 from stepscope.timeline.repair import repaired
 from stepscope.timeline.replays import Replays, cut_edges, replays
 from stepscope.timeline.steps import Steps, call_of_ops, find_steps
+from stepscope.units import ms
+
+#: A step that lasts so many times the median one was held up by something else.
+_STALLED = 5.0
+#: Where more of the steps are that long, they are not the exception.
+_MOST_STALLED = 0.25
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +40,7 @@ class Device:
     one_replay: bool
     start: I64
     end: I64
+    stalls: I64
 
     def has(self, code: str) -> bool:
         """True when the trace has this defect."""
@@ -52,6 +59,10 @@ def read_device(trace: Trace) -> Device:
         (k for k in ("decode", "step", "mixed", "prefill") if counts.get(k)), None
     )
     chosen = np.array([k == kind for k in steps.kinds], dtype=np.bool_) & whole
+    start, end = steps.first_ns[chosen], steps.period_ends[chosen]
+    stalled = _stalled(end - start)
+    if stalled.any():
+        defects.append(_held_up(end - start, stalled))
     return Device(
         trace=trace,
         steps=steps,
@@ -60,9 +71,28 @@ def read_device(trace: Trace) -> Device:
         lanes=lanes(trace, communication_mask(trace, trace.ops)),
         kind=kind,
         one_replay=_one_replay(trace, launched),
-        start=steps.first_ns[chosen],
-        end=steps.period_ends[chosen],
+        start=start[~stalled],
+        end=end[~stalled],
+        stalls=np.stack([start[stalled], end[stalled]], axis=1),
     )
+
+
+def _stalled(lasted: I64) -> Bool:
+    """Return which periods are the exception, and far longer than the others."""
+    if not len(lasted):
+        return np.zeros(0, dtype=np.bool_)
+    long: Bool = lasted > _STALLED * np.median(lasted)
+    few = long.sum() <= max(1, _MOST_STALLED * len(lasted))
+    return long if few else np.zeros_like(long)
+
+
+def _held_up(lasted: I64, stalled: Bool) -> Defect:
+    n, usual = int(stalled.sum()), float(np.median(lasted))
+    detail = (
+        f"{n} of {len(lasted)} steps, up to {ms(int(lasted.max())):.4g} ms where the"
+        f" median is {ms(usual):.3g}"
+    )
+    return Defect("stalled-steps", detail)
 
 
 def _one_replay(trace: Trace, launched: Replays) -> bool:

@@ -1,5 +1,6 @@
 """Collectives that were matched over ranks, and when a match does not hold."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -70,6 +71,35 @@ def shifted_by(match: Match, offsets: I64) -> Match:
     """Return the match with each rank's offset taken from its stamps."""
     start, end = match.start_ns - offsets, match.end_ns - offsets
     return replace(match, start_ns=start, end_ns=end)
+
+
+def without_spans(matching: Matching, spans: Sequence[I64]) -> Matching:
+    """Leave out steps in which a collective begins in a span of some rank.
+
+    Args:
+        matching: Where nothing was refused.
+        spans: For each rank int64[n, 2], ascending, on its own clock.
+    """
+    if matching.refused or not any(len(mine) for mine in spans):
+        return matching
+    gone: set[int] = set()
+    for match in matching.matches:
+        for r, mine in enumerate(spans):
+            at = match.start_ns[:, r] + matching.offsets_ns[r]
+            k = np.searchsorted(mine[:, 0], at, side="right") - 1
+            hit = (k >= 0) & (at < mine[np.maximum(k, 0), 1]) if len(mine) else k >= 0
+            gone.update(match.step[hit].tolist())
+    kept = tuple(
+        replace(
+            m,
+            start_ns=m.start_ns[stay],
+            end_ns=m.end_ns[stay],
+            step=m.step[stay],
+        )
+        for m in matching.matches
+        if (stay := ~np.isin(m.step, list(gone))).any()
+    )
+    return replace(matching, matches=kept) if kept else matching
 
 
 def best_shift(

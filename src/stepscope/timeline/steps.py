@@ -19,6 +19,9 @@ _LEAST_NODES = 20
 _LEAST_REPLAYS = 3
 #: Smaller graphs may be pieces of a step, such as what lies between two attentions.
 _WHOLE_NODES = 100
+#: A decode step may sample in another way than the usual one, by so many operations
+#: more. With more than that it holds a step of another kind, run without a graph.
+_FOREIGN_SHARE = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +32,8 @@ class Steps:
         first_ns: First device operation of each step, int64[n], ascending.
         end_ns: Last device end of the last step.
         kinds: ``decode``, ``mixed``, ``prefill`` or ``step`` (the trace does not say).
+            Without annotations ``mixed`` is a period that holds far more operations
+            than a decode graph's usual one, such as a prompt that ran without a graph.
         n_ops: Device operations owned by each step (launched by its graph, or in
             its annotation), int64[n].
         source: ``graph-launches``, ``annotations``, ``period``, ``export`` (marked by
@@ -171,7 +176,19 @@ def _from_graphs(trace: Trace, launched: _Launched) -> Steps | None:
         n_ops=launched.n[mine],
         source="graph-launches",
     )
-    return replace(steps, doubt=launched.doubt)
+    return replace(steps, kinds=_told_apart(trace, steps), doubt=launched.doubt)
+
+
+def _told_apart(trace: Trace, steps: Steps) -> tuple[str, ...]:
+    """Return the kinds of periods that begin with decode graphs."""
+    starts = trace.ops.start_ns
+    n = np.searchsorted(starts, steps.period_ends)
+    n -= np.searchsorted(starts, steps.first_ns)
+    whole = steps.period_ends > 0
+    if not whole.any():
+        return steps.kinds
+    foreign = whole & (n > (1 + _FOREIGN_SHARE) * np.median(n[whole]))
+    return tuple("mixed" if f else k for f, k in zip(foreign, steps.kinds, strict=True))
 
 
 def _from_annotations(trace: Trace, launched: _Launched) -> Steps | None:

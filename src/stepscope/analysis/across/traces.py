@@ -31,6 +31,10 @@ _BLURRED = frozenset(
         "host-clock-skew",
     }
 )
+_ATTACHED = (
+    "; what that launch served while nothing was recorded ran with the profiler"
+    " attached"
+)
 #: Chunks a token from which a gap between chunks is a step.
 _UNMERGED = 0.98
 
@@ -75,7 +79,7 @@ def traced_steps(
         peers = _peers(budget, configuration, concurrency, free)
         step = _step(budget, configuration, concurrency, peers)
         steps.append(step)
-        finding = _finding(step)
+        finding = _finding(step, attached=budget.launch in attached)
         if finding is not None:
             findings.append(finding)
     return tuple(steps), findings
@@ -172,7 +176,7 @@ def _match(
     return "other-steps" if stretch < -MOST_STRETCH_PCT else "same"
 
 
-def _finding(step: TracedStep) -> Finding | None:
+def _finding(step: TracedStep, *, attached: bool) -> Finding | None:
     traced, untraced = step.traced_step_ms, step.untraced_step_ms
     where = f"at concurrency {step.concurrency}"
     if not step.usable or traced is None:
@@ -189,8 +193,9 @@ def _finding(step: TracedStep) -> Finding | None:
         return Finding(
             code="trace-unchecked",
             severity="info",
-            message=f"nothing was measured untraced {where}, so how far the profiler"
-            f" lengthened its step of {traced:.3g} ms is not known",
+            message=f"nothing was measured {where} on a server without the profiler, so"
+            f" how far it lengthened the step of {traced:.3g} ms is not known"
+            + (_ATTACHED if attached else ""),
             hint="Measure the same concurrency without the profiler.",
             cell=step.cell,
             launch=step.launch,

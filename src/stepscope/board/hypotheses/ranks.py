@@ -169,12 +169,32 @@ _SPREAD = Rule(
 )
 
 
-def _would_decide(_view: CellView) -> str:
-    return (
-        'One timeline of every rank over the same steps (capture = ["trace"] in the'
-        " recipe; stepscope run): arrival times in matched collectives split waiting"
-        " from transfer and name the late rank."
-    )
+_TAKE_TIMELINES = (
+    'One timeline of every rank over the same steps: capture = ["trace"] in the'
+    " recipe (stepscope run); arrival times in matched collectives split waiting from"
+    " transfer and name the late rank."
+)
+
+
+def _would_decide(changed: str) -> Callable[[CellView], str]:
+    """Return what to run next; ``changed`` moves the cause where it was measured."""
+
+    def next_run(view: CellView) -> str:
+        step = traced(view)
+        if step is None or step.n_ranks != view.n_ranks or _waiting(step) is None:
+            return _TAKE_TIMELINES
+        if step.match == "stretched":
+            return (
+                "Timelines of all ranks that the profiler does not lengthen: fewer"
+                " steps, without stacks and shapes (capture in the recipe; stepscope"
+                " run)."
+            )
+        return (
+            f"{changed} (a patch in the recipe; stepscope run). The timelines of all"
+            " ranks are here: it is neither most of the step nor surely a small part."
+        )
+
+    return next_run
 
 
 RANK_WAIT = Hypothesis(
@@ -189,7 +209,10 @@ RANK_WAIT = Hypothesis(
         ),
         _SPREAD,
     ),
-    would_decide=_would_decide,
+    would_decide=_would_decide(
+        "The same load without what keeps the late rank, traced: its work, its host's"
+        " cores or its link; what the others wait falls by as much as it cost"
+    ),
 )
 IMBALANCE = Hypothesis(
     id="imbalance",
@@ -203,7 +226,10 @@ IMBALANCE = Hypothesis(
         ),
         _SPREAD,
     ),
-    would_decide=_would_decide,
+    would_decide=_would_decide(
+        "The same load with its work spread, traced: experts (--enable-eplb of vLLM) or"
+        " requests; what the others wait falls by as much as it cost"
+    ),
 )
 COMMUNICATION = Hypothesis(
     id="communication",
@@ -213,5 +239,8 @@ COMMUNICATION = Hypothesis(
         _timeline_rule("transfer in collectives", _moving, _ON_HOST),
         _SPREAD,
     ),
-    would_decide=_would_decide,
+    would_decide=_would_decide(
+        "The same load with another all-to-all backend or layout, traced: transfer"
+        " changes by what that moves"
+    ),
 )

@@ -1,0 +1,98 @@
+"""What Perfetto makes of a trace-event file, by the rules of its importer.
+
+Slices of one row are a stack: one that begins while another is open must end with it
+or before, or it is dropped (until June 2026) or moved aside. An arrow binds to the
+innermost slice that is open on its row when it comes, so order counts. A thread id of
+0 is taken for the process id, text for a process id is the process' name, and both
+ids of an arrow are those of the whole file.
+"""
+
+import gzip
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+Event = dict[str, Any]
+_LAST = 1 << 62
+
+
+@dataclass(slots=True)
+class Opened:
+    """Rows in the order in which they are shown, and what went wrong.
+
+    ``rows`` has the slices of each row, ``(start, end, depth, event)`` in
+    nanoseconds; ``arrows`` the slices at both ends of each.
+    """
+
+    rows: dict[tuple[str, str], list[tuple[int, int, int, Event]]]
+    arrows: list[tuple[Event, Event]] = field(default_factory=list)
+    lost: list[Event] = field(default_factory=list)
+
+
+def opened(data: bytes) -> Opened:
+    """Return what is on the screen when ``data`` is opened."""
+    events = json.loads(gzip.decompress(data))["traceEvents"]
+    # Stable: of one instant slices come first, the longest of them before the others.
+    events.sort(key=_place)
+    stacks: dict[tuple[Any, int], list[tuple[int, Event]]] = {}
+    found: dict[tuple[Any, int], list[tuple[int, int, int, Event]]] = {}
+    begun: dict[object, Event] = {}
+    names: dict[object, str] = {}
+    order: dict[object, int] = {}
+    result = Opened({})
+    for event in events:
+        row = _row(event)
+        stack = stacks.setdefault(row, [])
+        if isinstance(event["pid"], str):
+            names[event["pid"]] = event["pid"]
+        if event["ph"] == "X":
+            start, end = _ns(event["ts"]), _ns(event["ts"]) + _ns(event["dur"])
+            while stack and stack[-1][0] <= start:
+                stack.pop()
+            if any(end > other for other, _ in stack):
+                result.lost.append(event)
+                continue
+            found.setdefault(row, []).append((start, end, len(stack), event))
+            stack.append((end, event))
+        elif event["ph"] == "s":
+            if event["id"] in begun or not stack:
+                result.lost.append(event)
+            else:
+                begun[event["id"]] = stack[-1][1]
+        elif event["ph"] == "f":
+            if event["id"] in begun and stack:
+                result.arrows.append((begun[event["id"]], stack[-1][1]))
+            else:
+                result.lost.append(event)
+        elif event["name"] == "process_name":
+            names[event["pid"]] = event["args"]["name"]
+        elif event["name"] == "process_sort_index":
+            order[event["pid"]] = event["args"]["sort_index"]
+        elif event["name"] == "thread_name":
+            names[row] = event["args"]["name"]
+    for row in sorted(found, key=lambda r: (order.get(r[0], 0), str(r[0]), r[1])):
+        shown = names.get(row[0], ""), names.get(row, "")
+        assert shown not in result.rows, f"two rows look alike: {shown}"
+        result.rows[shown] = found[row]
+    return result
+
+
+def _place(event: Event) -> tuple[int, int]:
+    if "ts" not in event:
+        return _LAST, 0
+    return _ns(event["ts"]), -_ns(event["dur"]) if event["ph"] == "X" else 0
+
+
+def _row(event: Event) -> tuple[Any, int]:
+    tid = event.get("tid", 0)
+    # Text becomes a number that nobody knows beforehand.
+    assert isinstance(tid, int)
+    assert 0 <= tid < 1 << 32
+    if tid == 0 and event["pid"] != 0:
+        return event["pid"], event["pid"] if isinstance(event["pid"], int) else -1
+    return event["pid"], tid
+
+
+def _ns(microseconds: float) -> int:
+    """Return what a float64 of microseconds is in nanoseconds."""
+    return round(microseconds * 1000.0)
