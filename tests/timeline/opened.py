@@ -21,7 +21,8 @@ class Opened:
     """Rows in the order in which they are shown, and what went wrong.
 
     ``rows`` has the slices of each row, ``(start, end, depth, event)`` in
-    nanoseconds; ``arrows`` the slices at both ends of each.
+    nanoseconds; ``arrows`` the slices at both ends of each; ``lost`` what is not
+    shown, or not where it belongs.
     """
 
     rows: dict[tuple[str, str], list[tuple[int, int, int, Event]]]
@@ -34,47 +35,63 @@ def opened(data: bytes) -> Opened:
     events = json.loads(gzip.decompress(data))["traceEvents"]
     # Stable: of one instant slices come first, the longest of them before the others.
     events.sort(key=_place)
-    stacks: dict[tuple[Any, int], list[tuple[int, Event]]] = {}
-    found: dict[tuple[Any, int], list[tuple[int, int, int, Event]]] = {}
-    begun: dict[object, Event] = {}
-    names: dict[object, str] = {}
-    order: dict[object, int] = {}
     result = Opened({})
+    found: dict[tuple[Any, int], list[tuple[int, int, int, Event]]] = {}
+    open_: dict[tuple[Any, int], list[Event]] = {}
+    begun: dict[object, Event] = {}
     for event in events:
-        row = _row(event)
-        stack = stacks.setdefault(row, [])
-        if isinstance(event["pid"], str):
-            names[event["pid"]] = event["pid"]
+        stack = open_.setdefault(_row(event), [])
         if event["ph"] == "X":
-            start, end = _ns(event["ts"]), _ns(event["ts"]) + _ns(event["dur"])
-            while stack and stack[-1][0] <= start:
+            start, end = _ns(event["ts"]), _end(event)
+            while stack and _end(stack[-1]) <= start:
                 stack.pop()
-            if any(end > other for other, _ in stack):
+            if any(end > _end(other) for other in stack):
                 result.lost.append(event)
                 continue
-            found.setdefault(row, []).append((start, end, len(stack), event))
-            stack.append((end, event))
-        elif event["ph"] == "s":
-            if event["id"] in begun or not stack:
-                result.lost.append(event)
-            else:
-                begun[event["id"]] = stack[-1][1]
-        elif event["ph"] == "f":
-            if event["id"] in begun and stack:
-                result.arrows.append((begun[event["id"]], stack[-1][1]))
-            else:
-                result.lost.append(event)
-        elif event["name"] == "process_name":
+            found.setdefault(_row(event), []).append((start, end, len(stack), event))
+            stack.append(event)
+        elif event["ph"] != "M":
+            _arrow(event, stack, begun, result)
+    _name_rows(events, found, result)
+    return result
+
+
+def _arrow(
+    event: Event, stack: list[Event], begun: dict[object, Event], result: Opened
+) -> None:
+    known = event["id"] in begun
+    if not stack or known == (event["ph"] == "s"):
+        result.lost.append(event)
+    elif known:
+        result.arrows.append((begun[event["id"]], stack[-1]))
+    else:
+        begun[event["id"]] = stack[-1]
+
+
+def _name_rows(
+    events: list[Event],
+    found: dict[tuple[Any, int], list[tuple[int, int, int, Event]]],
+    result: Opened,
+) -> None:
+    names: dict[object, str] = {}
+    order: dict[object, int] = {}
+    for event in events:
+        if isinstance(event["pid"], str):
+            names[event["pid"]] = event["pid"]
+        if event["name"] == "process_name":
             names[event["pid"]] = event["args"]["name"]
         elif event["name"] == "process_sort_index":
             order[event["pid"]] = event["args"]["sort_index"]
         elif event["name"] == "thread_name":
-            names[row] = event["args"]["name"]
+            names[_row(event)] = event["args"]["name"]
     for row in sorted(found, key=lambda r: (order.get(r[0], 0), str(r[0]), r[1])):
         shown = names.get(row[0], ""), names.get(row, "")
         assert shown not in result.rows, f"two rows look alike: {shown}"
         result.rows[shown] = found[row]
-    return result
+
+
+def _end(event: Event) -> int:
+    return _ns(event["ts"]) + _ns(event["dur"])
 
 
 def _place(event: Event) -> tuple[int, int]:

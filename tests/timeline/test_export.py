@@ -141,7 +141,7 @@ def test_an_export_has_the_stamps_of_the_trace_to_the_nanosecond() -> None:
     )
     pairs = zip(ops.start_ns[inside].tolist(), ops.end_ns[inside].tolist(), strict=True)
     assert found == sorted(pairs)
-    marks = [(base + a, base + b) for a, b, _, _ in rows["GPU", "steps"]]
+    marks = [(base + a, base + b) for a, b, _, _ in rows["[rank 0] GPU", "steps"]]
     assert marks == [(int(device.start[i]), int(device.end[i])) for i in chosen]
 
 
@@ -191,8 +191,8 @@ def test_host_ranges_that_do_not_nest_are_kept() -> None:
     trace = a_rank([], 0)
     spans = replace(
         trace.spans,
-        start_ns=np.array([90_000, 95_000, 95_000]),
-        end_ns=np.array([150_000, 180_000, 96_000]),
+        start_ns=np.array([90_000, 105_000, 105_000]),
+        end_ns=np.array([150_000, 180_000, 106_000]),
         name=np.array([0, 0, 0]),
         thread=np.array([5, 5, 5]),
         is_annotation=np.array([True, True, True]),
@@ -203,7 +203,7 @@ def test_host_ranges_that_do_not_nest_are_kept() -> None:
     assert {row: [(b - a, depth) for a, b, depth, _ in its]
             for row, its in host.items()} == {
         "thread 5": [(60_000, 0), (1_000, 1)],
-        "thread 5, overlapping": [(85_000, 0)],
+        "thread 5, overlapping": [(75_000, 0)],
     }  # fmt: skip
 
 

@@ -3,11 +3,19 @@
 It holds the device operations of the steps, the calls that launched them, calls that
 waited, and the annotations around; and it marks where each step begins and ends, so
 that reading it back gives the same budget.
+
+What the format asks for beyond its fields: slices of one row must nest, else a viewer
+drops or moves them; a row is known by its thread id, of which 0 stands for the process
+id; rows are shown in ascending order of it; an arrow binds to the slice that was read
+last on its row, and its id is one of the whole file.
 """
 
 import gzip
+import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,7 +26,32 @@ from stepscope.timeline.ranks import match_ranks
 from stepscope.timeline.steps import call_of_ops
 
 _CATEGORY = {KERNEL: "kernel", MEMCPY: "gpu_memcpy"}
+#: The first row's thread id: neither 0 nor a process id, which name other rows.
+_FIRST_ROW = 101
 _Event = dict[str, object]
+
+
+@dataclass(slots=True)
+class _Slice:
+    """A span of time in a row; ``event`` is what is written of it besides."""
+
+    start_ns: int
+    end_ns: int
+    event: _Event
+
+
+@dataclass(slots=True)
+class _Process:
+    """Rows of a process by name, in the order in which they are shown.
+
+    ``nests`` says whether slices of a row may lie within each other.
+    """
+
+    pid: int | str
+    name: str
+    place: int
+    nests: bool
+    rows: dict[str, list[_Slice]] = field(default_factory=dict)
 
 
 def perfetto(
@@ -37,23 +70,31 @@ def perfetto(
     """
     offsets = np.array(list(offsets_ns) or [0] * len(devices), dtype=np.int64)
     steps = same_steps(devices, n_steps, offsets)
-    parts = [
-        list(_events(device, chosen, index if len(devices) > 1 else None))
-        for index, (device, chosen) in enumerate(zip(devices, steps, strict=True))
-    ]
-    rows = [(e, by) for part, by in zip(parts, offsets.tolist(), strict=True)
-            for e in part]  # fmt: skip
-    base_ns = min(int(str(e["at_ns"])) - by for e, by in rows if "at_ns" in e)
-    lines = [_line(event, base_ns + by) for event, by in rows]
-    ranks = [device.trace.rank for device in devices]
-    head: _Event = {"schemaVersion": 1, "displayTimeUnit": "ns"}
-    if len(devices) == 1 and ranks[0] is not None:
-        head["distributedInfo"] = {"rank": ranks[0]}
-    text = json.dumps(head)[:-1]
-    text += f',"baseTimeNanoseconds":{base_ns},"traceEvents":[\n'
-    text += ",\n".join(lines) + "\n]}\n"
-    # No time of writing inside: the same steps give the same bytes.
-    return gzip.compress(text.encode(), mtime=0)
+    numbers, arrows = itertools.count(_FIRST_ROW), itertools.count(1)
+    said: list[_Event] = []
+    timed: list[_Event] = []
+    labels = _labels(devices)
+    for index, (device, chosen) in enumerate(zip(devices, steps, strict=True)):
+        pids: tuple[int | str, ...] = (0, 1)
+        if len(devices) > 1:
+            pids = (f"{labels[index]}GPU", f"{labels[index]}host")
+        gpu = _Process(pids[0], f"{labels[index]}GPU", index, nests=False)
+        host = _Process(
+            pids[1], f"{labels[index]}host", len(devices) + index, nests=True
+        )
+        launches = _fill(device, chosen, gpu, host)
+        mine: list[_Event] = []
+        for process in (gpu, host):
+            said += _laid_out(process, numbers)
+            mine += [_event(s) for row in process.rows.values() for s in row]
+        for call, op in launches:
+            mine += _arrow(call, op, next(arrows))
+        for event in mine:
+            event["at_ns"] = int(str(event["at_ns"])) - int(offsets[index])
+        timed += mine
+    base_ns = min(int(str(event["at_ns"])) for event in timed)
+    timed.sort(key=_order)
+    return _written(devices, base_ns, [*said, *timed])
 
 
 def perfetto_of(traces: list[Trace], n_steps: int) -> bytes:
@@ -67,6 +108,37 @@ def perfetto_of(traces: list[Trace], n_steps: int) -> bytes:
     return perfetto(devices, n_steps, found.offsets_ns)
 
 
+def _labels(devices: Sequence[Device]) -> list[str]:
+    """Return what stands before the names of each rank's processes."""
+    ranks = [d.trace.rank for d in devices]
+    if ranks == [None]:
+        return [""]
+    known = [i if rank is None else rank for i, rank in enumerate(ranks)]
+    often = Counter(known)
+    return [
+        f"[rank {rank}{f', trace {i + 1}' if often[rank] > 1 else ''}] "
+        for i, rank in enumerate(known)
+    ]
+
+
+def _order(event: _Event) -> tuple[int, int, int]:
+    """Sort what lies around before what lies in it, slices before their arrows."""
+    lasts = int(str(event.get("for_ns", 0)))
+    return int(str(event["at_ns"])), "for_ns" not in event, -lasts
+
+
+def _written(devices: Sequence[Device], base_ns: int, events: list[_Event]) -> bytes:
+    head: _Event = {"schemaVersion": 1, "displayTimeUnit": "ns"}
+    rank = devices[0].trace.rank
+    if len(devices) == 1 and rank is not None:
+        head["distributedInfo"] = {"rank": rank}
+    text = json.dumps(head)[:-1]
+    text += f',"baseTimeNanoseconds":{base_ns},"traceEvents":[\n'
+    text += ",\n".join(_line(event, base_ns) for event in events) + "\n]}\n"
+    # No time of writing inside: the same steps give the same bytes.
+    return gzip.compress(text.encode(), mtime=0)
+
+
 def _line(event: _Event, base_ns: int) -> str:
     """Return JSON with stamps as microseconds of three digits, exact."""
     rest = {k: v for k, v in event.items() if k not in ("at_ns", "for_ns")}
@@ -78,106 +150,167 @@ def _line(event: _Event, base_ns: int) -> str:
     return text
 
 
-def _events(device: Device, steps: I64, index: int | None) -> Iterator[_Event]:
-    trace = device.trace
+def _fill(
+    device: Device, steps: I64, gpu: _Process, host: _Process
+) -> list[tuple[_Slice, _Slice]]:
+    """Put the slices of the steps into their rows.
+
+    Returns:
+        Calls, each with the first operation that it launched.
+    """
     lo, hi = int(device.start[steps[0]]), int(device.end[steps[-1]])
-    rank = index if trace.rank is None else trace.rank
-    gpu: int | str = 0 if index is None else f"[rank {rank}] 0"
-    host: int | str = 1 if index is None else f"[rank {rank}] 1"
-    yield _named(gpu, f"GPU, rank {rank}" if rank is not None else "GPU")
-    yield _named(host, f"host, rank {rank}" if rank is not None else "host")
-    for i in steps.tolist():
-        yield {
-            **_span(gpu, "steps", int(device.start[i]), int(device.end[i])),
-            "cat": "gpu_user_annotation",
-            "name": f"{STEP_MARK}{device.kind}",
-        }
-    ops = trace.ops
+    mark: _Event = {
+        "cat": "gpu_user_annotation",
+        "name": f"{STEP_MARK}{device.kind}",
+    }
+    gpu.rows["steps"] = [
+        _Slice(int(device.start[i]), int(device.end[i]), {**mark}) for i in steps
+    ]
+    ops = device.trace.ops
     # The operation that begins at the end closes the last gap.
     inside = np.flatnonzero((ops.start_ns <= hi) & (ops.end_ns > lo))
-    for i in inside.tolist():
-        stream = int(ops.stream[i])
-        args: dict[str, int] = {"device": 0, "stream": stream}
-        if ops.correlation[i] >= 0:
-            args["correlation"] = int(ops.correlation[i])
-        if ops.graph_node[i] >= 0:
-            args["graph node id"] = int(ops.graph_node[i])
-        yield {
-            **_span(gpu, stream, int(ops.start_ns[i]), int(ops.end_ns[i])),
-            "cat": _CATEGORY.get(int(ops.kind[i]), "gpu_memset"),
-            "name": trace.names[ops.name[i]],
-            "args": args,
-        }
     for stream in np.unique(ops.stream[inside]).tolist():
-        yield _named(gpu, f"stream {stream}", stream)
-    yield from _host(device, inside, (lo, hi), (gpu, host))
-
-
-def _host(
-    device: Device, inside: I64, window: tuple[int, int], pids: tuple[int | str, ...]
-) -> Iterator[_Event]:
-    trace, calls, spans = device.trace, device.trace.calls, device.trace.spans
-    gpu, host = pids
-    owner = call_of_ops(trace)[inside]
+        gpu.rows[f"stream {stream}"] = []
+    slices = {i: _operation(device.trace, i) for i in inside.tolist()}
+    for i, op in slices.items():
+        gpu.rows[f"stream {ops.stream[i]}"].append(op)
+    owner = call_of_ops(device.trace)[inside]
     used, first = np.unique(owner, return_index=True)
-    start_of = dict(zip(used.tolist(), inside[first].tolist(), strict=True))
+    start_of = {
+        call: slices[i]
+        for call, i in zip(used.tolist(), inside[first].tolist(), strict=True)
+        if call >= 0
+    }
+    calls = _calls(device.trace, set(start_of), (lo, hi))
+    threads = [(int(device.trace.calls.thread[i]), call) for i, call in calls.items()]
+    threads += _annotations(device.trace, (lo, hi))
+    for thread in sorted({thread for thread, _ in threads}):
+        host.rows[f"thread {thread}"] = [s for t, s in threads if t == thread]
+    return [(calls[i], op) for i, op in start_of.items()]
+
+
+def _operation(trace: Trace, i: int) -> _Slice:
+    ops = trace.ops
+    args: dict[str, int] = {"device": 0, "stream": int(ops.stream[i])}
+    if ops.correlation[i] >= 0:
+        args["correlation"] = int(ops.correlation[i])
+    if ops.graph_node[i] >= 0:
+        args["graph node id"] = int(ops.graph_node[i])
+    event: _Event = {
+        "cat": _CATEGORY.get(int(ops.kind[i]), "gpu_memset"),
+        "name": trace.names[ops.name[i]],
+        "args": args,
+    }
+    return _Slice(int(ops.start_ns[i]), int(ops.end_ns[i]), event)
+
+
+def _calls(
+    trace: Trace, launched: set[int], window: tuple[int, int]
+) -> dict[int, _Slice]:
+    """Return the calls that launched something, and those that waited meanwhile."""
+    calls = trace.calls
     waits = np.array(["ynchronize" in name for name in trace.names], dtype=np.bool_)
     during = (calls.start_ns < window[1]) & (calls.end_ns > window[0])
-    wanted = (
-        set(np.flatnonzero(during & waits[calls.name]).tolist())
-        if len(calls)
-        else set()
-    )
-    wanted |= {i for i in start_of if i >= 0}
-    for i in sorted(wanted):
-        event = _span(
-            host, int(calls.thread[i]), int(calls.start_ns[i]), int(calls.end_ns[i])
-        )
+    waiting = np.flatnonzero(during)
+    waiting = waiting[waits[calls.name[waiting]]] if len(waiting) else waiting
+    found = {}
+    for i in sorted(launched | set(waiting.tolist())):
         correlation = int(calls.correlation[i])
-        args = {} if correlation < 0 else {"correlation": correlation}
-        name = trace.names[calls.name[i]]
-        yield {**event, "cat": "cuda_runtime", "name": name, "args": args}
-        if i in start_of:
-            yield from _arrow(trace.ops.stream, start_of[i], event, device, gpu)
-    near = (spans.start_ns < window[1]) & (spans.end_ns > window[0])
-    for i in np.flatnonzero(near & spans.is_annotation).tolist():
-        yield {
-            **_span(
-                host, int(spans.thread[i]), int(spans.start_ns[i]), int(spans.end_ns[i])
-            ),
-            "cat": "user_annotation",
-            "name": trace.names[spans.name[i]],
+        event: _Event = {
+            "cat": "cuda_runtime",
+            "name": trace.names[calls.name[i]],
+            "args": {} if correlation < 0 else {"correlation": correlation},
         }
+        found[i] = _Slice(int(calls.start_ns[i]), int(calls.end_ns[i]), event)
+    return found
 
 
-def _arrow(
-    streams: I64, op: int, call: _Event, device: Device, gpu: int | str
+def _annotations(trace: Trace, window: tuple[int, int]) -> list[tuple[int, _Slice]]:
+    spans = trace.spans
+    near = (spans.start_ns < window[1]) & (spans.end_ns > window[0])
+    found = []
+    for i in np.flatnonzero(near & spans.is_annotation).tolist():
+        event: _Event = {"cat": "user_annotation", "name": trace.names[spans.name[i]]}
+        span = _Slice(int(spans.start_ns[i]), int(spans.end_ns[i]), event)
+        found.append((int(spans.thread[i]), span))
+    return found
+
+
+def _laid_out(process: _Process, numbers: Iterator[int]) -> Iterator[_Event]:
+    """Give every slice its row in the file; yield what names process and rows."""
+    if not any(process.rows.values()):
+        return
+    yield from _named("process", process.pid, None, process.name, process.place)
+    for name, slices in process.rows.items():
+        slices.sort(key=lambda s: (s.start_ns, -s.end_ns))
+        lanes = _lanes(slices, nests=process.nests)
+        tids = [next(numbers) for _ in range(max(lanes) + 1)]
+        for lane, tid in enumerate(tids):
+            aside = ", overlapping" if lane else ""
+            count = f" {lane}" if lane > 1 else ""
+            row = f"{name}{aside}{count}"
+            yield from _named("thread", process.pid, tid, row, tid)
+        for part, lane in zip(slices, lanes, strict=True):
+            part.event = {
+                "ph": "X",
+                "pid": process.pid,
+                "tid": tids[lane],
+                **part.event,
+            }
+
+
+def _lanes(slices: list[_Slice], *, nests: bool) -> list[int]:
+    """Return for each slice the first lane in which it crosses no other.
+
+    Args:
+        slices: Ascending by start, of one start the longest first.
+        nests: Whether one may lie within another.
+    """
+    lanes: list[list[_Slice]] = []
+    found = []
+    for part in slices:
+        for lane, open_ in enumerate(lanes):
+            while (
+                open_
+                and open_[-1].end_ns <= part.start_ns
+                and (nests or open_[-1].start_ns < part.start_ns)
+            ):
+                open_.pop()
+            if not open_ or (nests and part.end_ns <= open_[-1].end_ns):
+                open_.append(part)
+                found.append(lane)
+                break
+        else:
+            lanes.append([part])
+            found.append(len(lanes) - 1)
+    return found
+
+
+def _event(part: _Slice) -> _Event:
+    return {
+        **part.event,
+        "at_ns": part.start_ns,
+        "for_ns": part.end_ns - part.start_ns,
+    }
+
+
+def _arrow(call: _Slice, op: _Slice, number: int) -> Iterator[_Event]:
+    """Yield the arrow from a call to the first operation that it launched.
+
+    None where the operation is said to begin first: an arrow can not run back.
+    """
+    if op.start_ns < call.start_ns:
+        return
+    flow: _Event = {"cat": "ac2g", "name": "ac2g", "id": number}
+    for end, rest in ((call, {"ph": "s"}), (op, {"ph": "f", "bp": "e"})):
+        where = {key: end.event[key] for key in ("pid", "tid")}
+        yield {**rest, **where, **flow, "at_ns": end.start_ns}
+
+
+def _named(
+    what: str, pid: int | str, tid: int | None, name: str, place: int
 ) -> Iterator[_Event]:
-    """Yield the arrow from a call to the first operation that it launched."""
-    flow = {"cat": "ac2g", "name": "ac2g", "id": op}
-    yield {
-        **flow,
-        "ph": "s",
-        "pid": call["pid"],
-        "tid": call["tid"],
-        "at_ns": call["at_ns"],
-    }
-    yield {
-        **flow,
-        "ph": "f",
-        "bp": "e",
-        "pid": gpu,
-        "tid": int(streams[op]),
-        "at_ns": int(device.trace.ops.start_ns[op]),
-    }
-
-
-def _span(pid: int | str, tid: int | str, start: int, end: int) -> _Event:
-    return {"ph": "X", "pid": pid, "tid": tid, "at_ns": start, "for_ns": end - start}
-
-
-def _named(pid: int | str, name: str, tid: int | None = None) -> _Event:
-    if tid is None:
-        return {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
-    args = {"name": name}
-    return {"ph": "M", "name": "thread_name", "pid": pid, "tid": tid, "args": args}
+    of: _Event = {"ph": "M", "pid": pid} if tid is None else {
+        "ph": "M", "pid": pid, "tid": tid}  # fmt: skip
+    yield {**of, "name": f"{what}_name", "args": {"name": name}}
+    yield {**of, "name": f"{what}_sort_index", "args": {"sort_index": place}}
