@@ -1,7 +1,7 @@
 """The flags of ``stepscope bench``, turned into records."""
 
 import os
-import secrets
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -175,7 +175,9 @@ def read_flags(flags: dict[str, Any]) -> tuple[Asked, LoadSpec]:
     if flags["seed"] is not None and not 0 <= flags["seed"] < 1 << 62:
         raise RecipeError("--seed", f"{flags['seed']}", "a whole number from 0 to 2^62")
     base_url, *replicas = _base_urls(flags)
-    seed = flags["seed"] if flags["seed"] is not None else secrets.randbelow(1 << 31)
+    seed = flags["seed"]
+    if seed is None:  # not by secrets, which loads OpenSSL
+        seed = random.SystemRandom().randrange(1 << 31)
     n_prompts = fitting(flags["num_prompts"], source, arrivals, asked=True)
     concurrency = flags["max_concurrency"]
     if arrivals is None:

@@ -1,14 +1,18 @@
 """Short questions to the server before the clock starts: one call, one connection."""
 
-import http.client
+import socket
 from typing import Any
 
+import httptools
 import msgspec
 
 from stepscope.errors import SessionError
 from stepscope.load.wire import Server, connected, parse_address
 
 _TIMEOUT_S = 10.0
+_READ_BYTES = 1 << 16
+#: Interim responses (1xx) come before the one that was asked for.
+_FIRST_FINAL = 200
 
 
 def ask(server: Server, path: str, body: object = None) -> Any:
@@ -36,27 +40,61 @@ def ask_text(server: Server, path: str) -> str | None:
     return None if data is None else data.decode("utf-8", "replace")
 
 
+class _Answer:
+    """A response as its parser hands it over.
+
+    The standard library's client would do, but brings mail and TLS with it: 2 MB of a
+    process that waits beside the one that measures.
+    """
+
+    def __init__(self) -> None:
+        self._parser = httptools.HttpResponseParser(self)
+        self._framed = self._complete = False
+        self._status: int | None = None
+        self._body = bytearray()
+
+    def read_from(self, sock: socket.socket) -> bytes | None:
+        """Read to its end; None: it was cut, or its status is not 200."""
+        while not self._complete:
+            data = sock.recv(_READ_BYTES)
+            if not data:
+                break
+            self._parser.feed_data(data)
+        # Without a length and chunks it ends with its connection.
+        whole = self._complete or not self._framed
+        return bytes(self._body) if whole and self._status == 200 else None
+
+    def on_header(self, name: bytes, _: bytes) -> None:
+        if name.lower() in {b"content-length", b"transfer-encoding"}:
+            self._framed = True
+
+    def on_headers_complete(self) -> None:
+        status = self._parser.get_status_code()
+        self._status = status if status >= _FIRST_FINAL else None
+
+    def on_body(self, body: bytes) -> None:
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        self._complete = self._status is not None
+
+
 def _asked(server: Server, path: str, body: object) -> bytes | None:
     address = parse_address(server.base_url)
-    connection = http.client.HTTPConnection(address.authority)
-    headers = dict(server.headers)
+    sent = b"" if body is None else msgspec.json.encode(body)
+    fields = {"Host": address.authority, "Accept-Encoding": "identity"}
+    fields |= server.headers
+    if body is not None:
+        fields |= {"Content-Type": "application/json", "Content-Length": str(len(sent))}
+    method = "GET" if body is None else "POST"
+    lines = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    head = f"{method} {address.prefix}{path} HTTP/1.1\r\n{lines}\r\n".encode()
     try:
-        connection.sock = connected(
-            server.base_url, _TIMEOUT_S, insecure=server.insecure
-        )
-        if body is None:
-            connection.request("GET", address.prefix + path, headers=headers)
-        else:
-            headers["Content-Type"] = "application/json"
-            sent = msgspec.json.encode(body)
-            connection.request("POST", address.prefix + path, sent, headers)
-        response = connection.getresponse()
-        data = response.read()
-    except (OSError, SessionError, http.client.HTTPException):
+        with connected(server.base_url, _TIMEOUT_S, insecure=server.insecure) as sock:
+            sock.sendall(head + sent)
+            return _Answer().read_from(sock)
+    except (OSError, SessionError, httptools.HttpParserError):
         return None
-    finally:
-        connection.close()
-    return data if response.status == 200 else None
 
 
 def served_models(server: Server) -> list[dict[str, Any]]:

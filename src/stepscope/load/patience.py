@@ -5,8 +5,6 @@ the next. What says that the request itself is wrong, or that nobody listens, is
 believed at once.
 """
 
-from email.utils import parsedate_to_datetime
-
 import msgspec
 
 from stepscope.clock import Clock
@@ -66,6 +64,8 @@ def _asked_ns(retry_after: str | None, clock: Clock) -> int:
     text = (retry_after or "").strip()
     if text.isascii() and text.isdigit():
         return int(text) * NS_PER_S
+    from email.utils import parsedate_to_datetime
+
     try:
         at_s = parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):

@@ -1,15 +1,17 @@
 """Addresses of servers: what a base URL means, and connections for short questions."""
 
 import socket
-import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 
 from stepscope.errors import RecipeError, SessionError
+
+if TYPE_CHECKING:
+    import ssl
 
 _FORM = "http://host:port, https://host:port or unix:///path/of/socket"
 
@@ -68,7 +70,7 @@ class Peer:
     family: socket.AddressFamily
     address: Any
     head: bytes = b""
-    tls: ssl.SSLContext | None = None
+    tls: "ssl.SSLContext | None" = None
     host: str = ""
 
 
@@ -102,8 +104,10 @@ def parse_address(base_url: str) -> Address:
     )
 
 
-def tls_context(*, insecure: bool) -> ssl.SSLContext:
+def tls_context(*, insecure: bool) -> "ssl.SSLContext":
     """Return what a client encrypts with; ``insecure``: any certificate will do."""
+    import ssl  # 2 MB of every process, and most servers are not encrypted
+
     context = ssl.create_default_context()
     if insecure:
         context.check_hostname = False
@@ -112,7 +116,7 @@ def tls_context(*, insecure: bool) -> ssl.SSLContext:
 
 
 def resolve(
-    base_url: str, head: bytes = b"", context: ssl.SSLContext | None = None
+    base_url: str, head: bytes = b"", context: "ssl.SSLContext | None" = None
 ) -> Peer:
     """Return the server behind a base URL.
 

@@ -1,6 +1,5 @@
 """Which entries of a file a cell sends, in which order, with answers of what length."""
 
-import hashlib
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -53,6 +52,8 @@ def sha256_of(path: str) -> str:
     Raises:
         RecipeError: It can not be read.
     """
+    import hashlib  # with OpenSSL; most cells send no file
+
     try:
         with Path(path).open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
