@@ -8,6 +8,7 @@ from stepscope.analysis.across.anomalies import ttft_findings
 from stepscope.analysis.across.drift import drift_findings
 from stepscope.analysis.across.groups import repeat_findings, repeat_groups
 from stepscope.analysis.across.stack import token_stacks
+from stepscope.analysis.across.steplines import step_line_findings
 from stepscope.analysis.across.stepmodel import Bytes, BytesOf, step_models
 from stepscope.analysis.across.traces import traced_steps
 from stepscope.analysis.across.warmup import warm_up_findings, with_warm_up
@@ -70,7 +71,7 @@ def analyze(run: Run) -> Analysis:
     costs = startup_costs(boots, run)
     if between is not None:
         found += between.findings
-    found += [*more, *poor, *_from_logs(run)]
+    found += [*more, *poor, *_from_logs(run), *step_line_findings(run)]
     found += [*differing_fixes(run, rows), *fixed_cells(run)]
     traced, more = traced_steps(run, results)
     found += more

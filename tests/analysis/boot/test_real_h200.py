@@ -84,3 +84,15 @@ def test_a_device_of_no_size_divides_nothing() -> None:
     )
     found = diagnose(parse_log(line, "vllm"), exit_code=1)
     assert found.cause == "free-memory-below-request"
+
+
+def test_two_data_parallel_ranks_are_read_as_one_gpu_each() -> None:
+    log = parse_log(gzip.decompress((LOGS / "dp2-ep2.log.gz").read_bytes()), "vllm")
+    found = diagnose(log, exit_code=None)
+    ledger = log.ledger
+    assert found.outcome == "ready"
+    assert (ledger.weights_gib, ledger.kv_tokens) == (15.91, 3_496_048)
+    # Latent attention keeps 512 + 64 values of two bytes in each of 27 layers.
+    assert ledger.kv_gib is not None
+    per_token = ledger.kv_gib * 2**30 / 3_496_048
+    assert per_token == pytest.approx((512 + 64) * 2 * 27, rel=1e-4)

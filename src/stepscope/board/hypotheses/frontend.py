@@ -1,5 +1,6 @@
 """frontend: the API server is behind with taking or sending tokens."""
 
+from stepscope.board.hypotheses import steplines
 from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.hypotheses.sending import when_void
@@ -257,9 +258,8 @@ def _would_decide(view: CellView) -> str:
         )
     if view.run.engine == "vllm":
         return (
-            "The engine's step period beside the frontend's stamps: add"
-            " --enable-logging-iteration-details to the server and repeat the cell"
-            " (stepscope run)."
+            "The engine's step period beside the frontend's stamps:"
+            f" {steplines.wanted(view)}."
         )
     return (
         "Chunks a token, the server's own TPOT and the engine's step period for the"

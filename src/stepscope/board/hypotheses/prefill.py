@@ -1,5 +1,6 @@
 """prefill: prompts that share steps with decoding lengthen them."""
 
+from stepscope.board.hypotheses import steplines
 from stepscope.board.hypotheses.gaps import gaps
 from stepscope.board.opinion import (
     UNMERGED,
@@ -158,9 +159,8 @@ def _would_decide(view: CellView) -> str:
     known = view.result is not None and view.result.prefill_share_of_steps is not None
     if view.run.engine == "vllm" and not known:
         return (
-            "Each step's context and generation tokens: add"
-            " --enable-logging-iteration-details to the server and repeat the cell"
-            " (stepscope run); or the same cell with short prompts."
+            f"Each step's context and generation tokens: {steplines.wanted(view)}; or"
+            " the same cell with short prompts."
         )
     return (
         "The same cell with prompts of a few tokens, in one session (stepscope run,"

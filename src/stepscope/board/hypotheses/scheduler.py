@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from stepscope.board.hypotheses import steplines
 from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.launching import idle_rule, timeline_wanted
 from stepscope.board.opinion import (
@@ -103,10 +104,7 @@ def _would_decide(view: CellView) -> str:
     missing = ""
     result = view.result
     if result is None or result.engine_step_ms is None:
-        missing = (
-            "; --enable-logging-iteration-details for the same cell, for the engine's"
-            " step period beside it"
-        )
+        missing = f"; {steplines.wanted(view)}, for the engine's step period beside it"
     return f"{timeline_wanted(view)}{missing}."
 
 
