@@ -73,27 +73,18 @@ def perfetto(
     numbers, arrows = itertools.count(_FIRST_ROW), itertools.count(1)
     said: list[_Event] = []
     timed: list[_Event] = []
-    labels = _labels(devices)
-    for index, (device, chosen) in enumerate(zip(devices, steps, strict=True)):
-        pids: tuple[int | str, ...] = (0, 1)
-        if len(devices) > 1:
-            pids = (f"{labels[index]}GPU", f"{labels[index]}host")
-        gpu = _Process(pids[0], f"{labels[index]}GPU", index, nests=False)
-        host = _Process(
-            pids[1], f"{labels[index]}host", len(devices) + index, nests=True
-        )
-        launches = _fill(device, chosen, gpu, host)
-        mine: list[_Event] = []
+    n = len(devices)
+    for i, (label, device) in enumerate(zip(_labels(devices), devices, strict=True)):
+        names = f"{label}GPU", f"{label}host"
+        pids: tuple[int | str, ...] = (0, 1) if n == 1 else names
+        gpu = _Process(pids[0], names[0], place=i, nests=False)
+        host = _Process(pids[1], names[1], place=n + i, nests=True)
+        launches = _fill(device, steps[i], gpu, host)
         for process in (gpu, host):
             said += _laid_out(process, numbers)
-            mine += [_event(s) for row in process.rows.values() for s in row]
-        for call, op in launches:
-            mine += _arrow(call, op, next(arrows))
-        for event in mine:
-            event["at_ns"] = int(str(event["at_ns"])) - int(offsets[index])
-        timed += mine
+        # Rank by rank: a reader numbers processes as they come.
+        timed += _timed((gpu, host), launches, arrows, int(offsets[i]))
     base_ns = min(int(str(event["at_ns"])) for event in timed)
-    timed.sort(key=_order)
     return _written(devices, base_ns, [*said, *timed])
 
 
@@ -119,6 +110,23 @@ def _labels(devices: Sequence[Device]) -> list[str]:
         f"[rank {rank}{f', trace {i + 1}' if often[rank] > 1 else ''}] "
         for i, rank in enumerate(known)
     ]
+
+
+def _timed(
+    processes: Sequence[_Process],
+    launches: list[tuple[_Slice, _Slice]],
+    arrows: Iterator[int],
+    ahead_ns: int,
+) -> list[_Event]:
+    """Return the events of a rank in order, on the clock of the ranks together."""
+    slices = [s for p in processes for row in p.rows.values() for s in row]
+    found: list[_Event] = [
+        {**s.event, "at_ns": s.start_ns - ahead_ns, "for_ns": s.end_ns - s.start_ns}
+        for s in slices
+    ]
+    for call, op in launches:
+        found += _arrow(call, op, next(arrows), ahead_ns)
+    return sorted(found, key=_order)
 
 
 def _order(event: _Event) -> tuple[int, int, int]:
@@ -286,15 +294,7 @@ def _lanes(slices: list[_Slice], *, nests: bool) -> list[int]:
     return found
 
 
-def _event(part: _Slice) -> _Event:
-    return {
-        **part.event,
-        "at_ns": part.start_ns,
-        "for_ns": part.end_ns - part.start_ns,
-    }
-
-
-def _arrow(call: _Slice, op: _Slice, number: int) -> Iterator[_Event]:
+def _arrow(call: _Slice, op: _Slice, number: int, ahead_ns: int) -> Iterator[_Event]:
     """Yield the arrow from a call to the first operation that it launched.
 
     None where the operation is said to begin first: an arrow can not run back.
@@ -304,7 +304,7 @@ def _arrow(call: _Slice, op: _Slice, number: int) -> Iterator[_Event]:
     flow: _Event = {"cat": "ac2g", "name": "ac2g", "id": number}
     for end, rest in ((call, {"ph": "s"}), (op, {"ph": "f", "bp": "e"})):
         where = {key: end.event[key] for key in ("pid", "tid")}
-        yield {**rest, **where, **flow, "at_ns": end.start_ns}
+        yield {**rest, **where, **flow, "at_ns": end.start_ns - ahead_ns}
 
 
 def _named(
