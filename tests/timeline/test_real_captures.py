@@ -13,6 +13,7 @@ import sqlite3
 from contextlib import closing
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,9 @@ from tests.timeline.planting import DECODE, real
 
 from stepscope.timeline.analyze import analyze_traces
 from stepscope.timeline.columns import I64, Trace
+from stepscope.timeline.device import read_device
 from stepscope.timeline.load import load_trace, load_traces
+from stepscope.timeline.picture import step_picture
 from stepscope.timeline.records import Collective, TraceResult
 
 DATA = Path(__file__).parents[1] / "data" / "timelines"
@@ -165,3 +168,21 @@ def test_steps_that_are_long_too_often_to_be_the_exception_stay() -> None:
     (rank,) = found.ranks
     assert rank.step_ms is not None
     assert rank.step_ms.mean > 40
+
+
+def test_branches_of_a_graph_that_take_turns_share_a_lane() -> None:
+    trace = load_trace(DATA / "h200x2_dp2_ep2_base_rank0.json.gz")[0]
+    device = read_device(trace)
+    picture = step_picture(device)
+    lanes = [lane for lane in picture.lanes if "stream" in lane.name]
+    assert [lane.name for lane in lanes] == [
+        "stream 336", "52 streams, 17 to 410", "stream 21",
+    ]  # fmt: skip
+    shared = sorted((m.start_us, m.end_us) for m in lanes[1].marks)
+    apart = [b[0] - a[1] for a, b in pairwise(shared)]
+    # Within a stream programmatic dependent launch overlaps by a few microseconds.
+    assert min(apart) > -10
+    talk = next(lane for lane in picture.lanes if lane.name == "collectives")
+    drawn = sum(mark.n for lane in (*lanes, talk) for mark in lane.marks)
+    # One operation of the step before reaches into this one.
+    assert drawn - picture.n_ops in (0, 1)

@@ -6,13 +6,16 @@ import msgspec
 import numpy as np
 
 from stepscope.timeline.choose import chosen_steps
-from stepscope.timeline.columns import I64, KERNEL
+from stepscope.timeline.columns import I64, KERNEL, Bool, Ints
 from stepscope.timeline.device import Device
 from stepscope.timeline.layers import find_layers
 from stepscope.timeline.names import communication_mask, short_name
 
 _KINDS = ("compute", "communication", "memcpy")
 _MOST_THREADS = 3
+#: A captured graph with branches runs each of them on a stream of its own, dozens of
+#: them in a step. Above so many, streams that take turns share a lane.
+_MOST_STREAMS = 6
 
 
 class Mark(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,17 +100,49 @@ def _device_lanes(
     kind = np.where(talk, 1, np.where(ops.kind[inside] == KERNEL, 0, 2))
     names = [short_name(trace.names[i]) for i in ops.name[inside].tolist()]
     found = []
-    for stream in np.unique(ops.stream[inside]).tolist():
-        mine = np.flatnonzero((ops.stream[inside] == stream) & ~talk)
-        if len(mine):
-            rows = _rows(device, inside, mine, kind, names)
-            found.append(
-                Lane(name=f"stream {stream}", marks=_joined(rows, window, pixel))
-            )
+    spans = np.stack([ops.start_ns[inside], ops.end_ns[inside]], axis=1)
+    for streams, mine in _shared_lanes(ops.stream[inside], ~talk, spans):
+        rows = _rows(device, inside, mine, kind, names)
+        found.append(Lane(name=_called(streams), marks=_joined(rows, window, pixel)))
     if talk.any():
         rows = _rows(device, inside, np.flatnonzero(talk), kind, names)
         found.append(Lane(name="collectives", marks=_joined(rows, window, pixel)))
     return found
+
+
+def _shared_lanes(stream: Ints, shown: Bool, spans: I64) -> list[tuple[list[int], I64]]:
+    """Return the streams of each lane and their operations, in order of time."""
+    each = [
+        (number, np.flatnonzero((stream == number) & shown))
+        for number in np.unique(stream[shown]).tolist()
+    ]
+    if len(each) <= _MOST_STREAMS:
+        return [([number], mine) for number, mine in each]
+    lanes: list[tuple[list[int], I64]] = []
+    # The stream with most operations first: it is the one that the others leave.
+    for number, mine in sorted(each, key=lambda pair: (-len(pair[1]), pair[0])):
+        for i, (streams, held) in enumerate(lanes):
+            both = np.sort(np.concatenate([held, mine]))
+            if i and _overlaps(spans[both]) == _overlaps(spans[held]) + _overlaps(
+                spans[mine]
+            ):
+                lanes[i] = [*streams, number], both
+                break
+        else:
+            lanes.append(([number], mine))
+    return lanes
+
+
+def _overlaps(spans: I64) -> int:
+    """Return how many of the ascending spans begin before an earlier one has ended."""
+    reach = np.maximum.accumulate(spans[:, 1])
+    return int((spans[1:, 0] < reach[:-1]).sum())
+
+
+def _called(streams: list[int]) -> str:
+    if len(streams) == 1:
+        return f"stream {streams[0]}"
+    return f"{len(streams)} streams, {min(streams)} to {max(streams)}"
 
 
 _Row = tuple[int, int, str, str]
