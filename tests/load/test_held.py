@@ -4,7 +4,7 @@ import asyncio
 import gc
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from tests.load.scripted import DONE, text, usage
@@ -13,7 +13,7 @@ from tests.load.specs import spec_for
 from stepscope.clock import SystemClock
 from stepscope.load.lane import Lane
 from stepscope.load.response import Response
-from stepscope.load.slot import Slot
+from stepscope.load.slot import Slot, State
 from stepscope.load.stock import Prompt, Stock
 from stepscope.load.wire import resolve
 from stepscope.run.requests import Request
@@ -69,18 +69,24 @@ def _answer_once_a_connection(listener: socket.socket) -> None:
                 n_answered += 1
 
 
-async def _driven(url: str) -> tuple[list[Request], int]:
-    ended: list[Request] = []
+def _one_slot(url: str, ended: list[Request], n: int) -> Lane:
+    """Start a lane that sends ``n`` requests in turn."""
     clock = SystemClock()
     peers = [resolve(url, b"POST / HTTP/1.1\r\ncontent-length: ")]
-    before = _n_responses()
     spec = spec_for(url)
     lane = Lane(spec, 0, peers, lambda request, _: ended.append(request), clock)
     lane.slots.append(Slot(0, lane))
     stock = Stock()
-    for index in range(N):
+    for index in range(n):
         stock.add(Prompt(index, b"0\r\n\r\n", output_tokens=2))
     lane.start(stock, clock.now_ns())
+    return lane
+
+
+async def _driven(url: str) -> tuple[list[Request], int]:
+    ended: list[Request] = []
+    before = _n_responses()
+    lane = _one_slot(url, ended, N)
     try:
         async with asyncio.timeout(60):
             await lane.over.wait()
@@ -98,3 +104,61 @@ def test_a_request_that_is_sent_again_leaves_no_response_behind() -> None:
         server.join()
     assert [(r.index, r.failure) for r in ended] == [(i, None) for i in range(N)]
     assert n_held == 1  # the slot's last one
+
+
+async def _until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not true():  # noqa: ASYNC110  # the loop has to turn
+            await asyncio.sleep(0)
+
+
+async def _looked_at(listener: socket.socket, before: bytes, after: bytes) -> bytes:
+    """Return what is held of a request whose answer began with ``before``."""
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    lane = _one_slot(url, [], 1)
+    (slot,) = lane.slots
+    with listener.accept()[0] as sock:
+        await _until(lambda: slot.state is State.BUSY)
+        sock.sendall(before)
+        await _until(lambda: slot._response.has_bytes or not before)
+        lane.check()
+        assert slot.prompt is not None
+        held = slot.prompt.rest
+        sock.sendall(after)
+        await lane.over.wait()
+    lane.close()
+    return held
+
+
+def test_a_request_is_held_until_its_answer_begins() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        assert asyncio.run(_looked_at(listener, b"", ANSWER)) == b"0\r\n\r\n"
+        assert asyncio.run(_looked_at(listener, ANSWER[:50], ANSWER[50:])) == b""
+
+
+async def _refused() -> tuple[bytes, list[Request]]:
+    """Return what is held of a second request when nobody listens any more."""
+    ended: list[Request] = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        lane = _one_slot(url, ended, 2)
+        (slot,) = lane.slots
+        with listener.accept()[0] as sock:
+            await _until(lambda: slot.state is State.BUSY)
+            sock.sendall(
+                ANSWER.replace(b"200 OK\r\n", b"200 OK\r\nconnection: close\r\n")
+            )
+            listener.close()
+    await _until(lambda: len(ended) == 1 and slot.state is State.CLOSED)
+    lane.check()
+    assert slot.prompt is not None
+    held = slot.prompt.rest
+    await lane.over.wait()
+    lane.close()
+    return held, ended
+
+
+def test_a_request_that_waits_for_a_connection_is_held_whole() -> None:
+    held, ended = asyncio.run(_refused())
+    assert held == b"0\r\n\r\n"
+    assert [r.failure for r in ended] == [None, "refused"]

@@ -239,6 +239,8 @@ class Slot:
             self._line.check(now_ns)
             return
         limits, response = self._lane.limits, self._response
+        if response.has_bytes and self.state is _BUSY and self.prompt is not None:
+            self.prompt.rest = b""  # what was answered is not sent again
         if (
             now_ns - self._event_at_ns <= limits.surely_ns
             and now_ns - self._sent_at_ns <= limits.total_ns

@@ -6,7 +6,6 @@ the machine has room, and are read when their turn comes.
 """
 
 import os
-import tempfile
 from array import array
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 _MEMORY_BYTES = 64 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Prompt:
     """A request to send: its place in the cell's order and its bytes on the wire.
 
@@ -25,7 +24,7 @@ class Prompt:
 
     Attributes:
         index: Position in the cell's prompt order.
-        rest: What follows the head.
+        rest: What follows the head; empty once nobody can ask for it again.
         output_tokens: What it asks for.
         due_ns: When it is due after the start; None in a closed loop.
         talk: The conversation that it opens or goes on with; None: of none.
@@ -144,4 +143,6 @@ class Stock:
 
 def _nameless(folder: str | None) -> IO[bytes]:
     """Return a file that ends with its process. Unbuffered: it is read by place."""
+    import tempfile  # 0.4 MB, and most stocks fit into memory
+
     return tempfile.TemporaryFile(dir=folder, buffering=0)
