@@ -125,6 +125,7 @@ def test_each_run_is_a_row_of_the_csv_under_one_header(tmp_path: Path) -> None:
     assert [row["completed"] for row in rows] == ["6", "6"]
     assert float(rows[0]["p95_ttft_ms"]) > 0
     assert rows[0]["client_verdict"] in {"ok", "limited"}
+    assert rows[0]["server_tpot_ms"] == ""
     with ScriptedServer(lambda e: e.write(answer()), MODELS) as server:
         done = quick(server, "--save-csv", str(path), "--metric-percentiles", "50")
     assert done.returncode == 2

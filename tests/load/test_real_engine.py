@@ -13,9 +13,13 @@ from tests.load.specs import spec_for
 
 from stepscope.clock import SystemClock
 from stepscope.load.ask import served_models, vocabulary_size
+from stepscope.load.bench_result import decoded
+from stepscope.load.columns import columns
 from stepscope.load.drive import drive
 from stepscope.load.journal import read_requests
 from stepscope.load.probe import probe
+from stepscope.load.scrape import scrape
+from stepscope.load.server_tpot import server_tpot, settled
 from stepscope.load.spec import LoadSpec
 from stepscope.load.wire import Server
 
@@ -95,3 +99,19 @@ def test_llamacpps_own_endpoint_counts_as_the_open_one_does(
     assert all(0 < r.n_chunks <= 16 for r in requests)
     if token_ids:
         assert all(r.prompt_tokens == 24 for r in requests)
+
+
+def test_its_own_counters_hold_the_very_tokens_that_came_here(
+    url: str, tmp_path: Path
+) -> None:
+    clock, spec = SystemClock(), real(url)
+    before = scrape(spec, clock)
+    drive(spec, tmp_path, clock=clock)
+    mine = decoded(columns(read_requests(tmp_path)))
+    after = settled(spec, before, scrape(spec, clock), mine, clock)
+    found = server_tpot(before, after, mine)
+    assert found.not_held is None
+    assert found.n_tokens == mine.n_later == 6 * 15
+    assert found.weighted_by == "token"
+    assert found.tpot_ms is not None
+    assert found.tpot_error_pct is not None

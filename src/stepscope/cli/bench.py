@@ -19,15 +19,17 @@ from stepscope.cli.bench_flags import BACKENDS, METRICS, Asked
 from stepscope.cli.bench_load import load_options
 from stepscope.cli.bench_ready import when_ready
 from stepscope.cli.bench_save import check_room, save
+from stepscope.cli.bench_server import told_by_server
 from stepscope.cli.bench_table import table
 from stepscope.cli.bench_words import vllm_options
 from stepscope.clock import SystemClock
 from stepscope.errors import SessionError
 from stepscope.load.drive import drive
 from stepscope.load.journal import Recorded, Stamps, read_texts
-from stepscope.load.prompts import server_of, uses_token_ids
+from stepscope.load.prompts import uses_token_ids
+from stepscope.load.scrape import scrape
+from stepscope.load.server_tpot import Decoded
 from stepscope.load.spec import WORKERS, LoadProgress, LoadResult, LoadSpec
-from stepscope.load.speculation import drafts, speculation
 from stepscope.run.requests import Request
 from stepscope.units import NS_PER_S
 
@@ -190,6 +192,7 @@ def bench(**flags: Any) -> int:
     of warm-up, e2el among the metrics, a fresh seed, and the client's own health.
     """
     check_room(flags)
+    clock = SystemClock()
     asked, spec = when_ready(flags)
     quiet = flags["disable_tqdm"] or not sys.stderr.isatty()
     print(f"seed {spec.seed}", file=sys.stderr)
@@ -199,16 +202,16 @@ def bench(**flags: Any) -> int:
         where = Path(folder) / "cell"
         where.mkdir()
         progress = None if quiet else _Line(spec.n_prompts)
-        before = drafts(server_of(spec))
-        result = drive(
-            spec, where, clock=SystemClock(), on_progress=progress, stop=stop
-        )
+        before = scrape(spec, clock)
+        result = drive(spec, where, clock=clock, on_progress=progress, stop=stop)
+        scrapes = before, scrape(spec, clock)
         if progress is not None:
             progress.end()
-        document, notes, metrics = _document(asked, spec, result, where)
-        findings = (*result.findings, *failed_requests(document))
+        document, notes, metrics, mine = _document(asked, spec, result, where)
+        fields, of_server = told_by_server(spec, scrapes, mine, result.health, clock)
+        document |= fields
+        findings = (*result.findings, *failed_requests(document), *of_server)
         document["findings"] = msgspec.to_builtins(findings)
-        document |= speculation(before, drafts(server_of(spec)))
     try:
         save(document, flags, asked)
     finally:  # what could not be kept is at least seen
@@ -219,7 +222,8 @@ def bench(**flags: Any) -> int:
     for note in notes:
         print(note, file=sys.stderr)
     for finding in findings:
-        print(f"{finding.code}: {finding.message}", file=sys.stderr)
+        hint = f". {finding.hint}" if finding.hint else ""
+        print(f"{finding.code}: {finding.message}{hint}", file=sys.stderr)
     return _exit_code(result)
 
 
@@ -252,11 +256,12 @@ def _warm_up(spec: LoadSpec, n: int, folder: Path, stop: threading.Event) -> Non
 
 def _document(
     asked: Asked, spec: LoadSpec, result: LoadResult, where: Path
-) -> tuple[dict[str, Any], list[str], tuple[str, ...]]:
+) -> tuple[dict[str, Any], list[str], tuple[str, ...], Decoded]:
     """Return the saved result: vLLM's fields in vLLM's order, then ours.
 
-    With it notes on lengths, and the metrics to show: those asked for, and the first
-    answer's where it is another time than the first content's.
+    With it notes on lengths, the metrics to show (those asked for, and the first
+    answer's where it is another time than the first content's), and what is held
+    against the server's own.
     """
     # numpy, only now that no worker runs beside it.
     from stepscope.load import bench_result as words
@@ -300,7 +305,8 @@ def _document(
         "num_warmups": asked.n_warmups,
         "prompt_form": "token-ids" if uses_token_ids(spec) else "text",
     }
-    return document, words.length_notes(cell, _asked_length(spec)), metrics
+    lengths = words.length_notes(cell, _asked_length(spec))
+    return document, lengths, metrics, words.decoded(cell)
 
 
 def _traffic(asked: Asked, spec: LoadSpec) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def table(
             for p in percentiles
         ]
     lines += _speculation(result)
-    lines += _client(health)
+    lines += _client(health, result["server"])
     for kind, n in result["failures"].items():
         lines.append(_row(f"Failed ({kind}):", n))
     lines.append("=" * _WIDTH)
@@ -80,8 +80,8 @@ def _speculation(result: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _client(health: ClientHealth) -> list[str]:
-    """Return what the client says of itself."""
+def _client(health: ClientHealth, server: Mapping[str, Any]) -> list[str]:
+    """Return what the client says of itself, and the server's own TPOT beside ours."""
     lines = [f"{'Client health':-^{_WIDTH}}"]
     delay = health.delay_ms
     if delay is not None:
@@ -90,12 +90,26 @@ def _client(health: ClientHealth) -> list[str]:
         _row("Busiest client loop (%):", health.busy_pct),
         _row("Requests held in flight (%):", health.held_pct),
         _row("Tokens per chunk:", health.tokens_per_chunk_mean),
+        *_own_tpot(server),
         _row("Client verdict:", health.verdict),
     ]
     lines += [f"  {reason}" for reason in health.reasons]
     for node in health.nodes:
         lines.append(_row(f"{node.name}:", node.verdict))
         lines += [f"  {reason}" for reason in node.reasons]
+    return lines
+
+
+def _own_tpot(server: Mapping[str, Any]) -> list[str]:
+    """Return the server's own TPOT, and by how much the client's is above it."""
+    shown, gap = server["tpot_ms"], server["tpot_error_pct"]
+    if gap is not None:
+        shown = f"{shown:.2f} (ours {gap:+.1f} %)"
+    by_token = server["weighted_by"] == "token"
+    mean = "TPOT, by token" if by_token else "mean TPOT"
+    lines = [_row(f"Server's own {mean} (ms):", shown)]
+    if server["not_held"] is not None:
+        lines.append(f"  not held against ours: {server['not_held']}")
     return lines
 
 

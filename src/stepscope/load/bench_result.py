@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stepscope.load.columns import UNKNOWN, Columns
+from stepscope.load.server_tpot import Decoded
 from stepscope.run.gaps import GapStatistics, gaps_of
 from stepscope.run.requests import Request
 from stepscope.units import NS_PER_S, seconds
@@ -154,6 +155,22 @@ def _known_ms(values_ns: npt.NDArray[Any]) -> Values:
     values = values_ns.astype(np.float64)
     known: Values = values[~np.isnan(values)] / 1e6
     return known
+
+
+def decoded(cell: Columns) -> Decoded:
+    """Return what is held against the server's own time between tokens."""
+    tokens, tpot_ns = cell.good("output_tokens"), cell.tpot_ns[cell.ok]
+    timed = ~np.isnan(tpot_ns)
+    n_later = int((tokens[timed] - 1).sum())
+    by_token = _known_ms(tpot_ns * (tokens - 1)).sum() / n_later if n_later else None
+    return Decoded(
+        n_ok=len(tokens),
+        n_single=int(((tokens != UNKNOWN) & (tokens < 2)).sum()),
+        n_timed=int(timed.sum()),
+        n_later=n_later,
+        tpot_ms=_mean(_known_ms(tpot_ns)),
+        tpot_by_token_ms=None if by_token is None else float(by_token),
+    )
 
 
 def totals(cell: Columns, goodput_ms: Mapping[str, float]) -> dict[str, Any]:

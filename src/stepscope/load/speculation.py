@@ -12,9 +12,7 @@ from typing import Any
 
 import msgspec
 
-from stepscope.load.ask import ask_text
-from stepscope.load.wire import Server
-from stepscope.parse.prometheus import MetricsReader
+from stepscope.run.samples import MetricsSnapshot
 
 _PREFIX = "vllm:spec_decode_num_"
 
@@ -35,22 +33,22 @@ class Drafts(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     accepted_by_position: dict[int, float]
 
 
-def drafts(server: Server) -> Drafts | None:
+def drafts(metrics: MetricsSnapshot | None) -> Drafts | None:
     """Return the counters of a server; None where it does not speculate."""
-    text = ask_text(server, "/metrics")
-    if text is None or _PREFIX not in text:
-        return None
     sums: dict[str, float] = {}
     by_position: dict[int, float] = {}
-    for value in MetricsReader().read(text):
-        name = value.name.removeprefix(_PREFIX).removesuffix("_total")
+    counters = () if metrics is None else metrics.values
+    for value in counters:
         if not value.name.startswith(_PREFIX):
             continue
+        name = value.name.removeprefix(_PREFIX).removesuffix("_total")
         if name == "accepted_tokens_per_pos":
             at = int(value.labels.get("position", "0"))
             by_position[at] = by_position.get(at, 0.0) + value.value
         else:
             sums[name] = sums.get(name, 0.0) + value.value
+    if not sums and not by_position:
+        return None
     return Drafts(
         n_drafts=sums.get("drafts", 0.0),
         n_draft_tokens=sums.get("draft_tokens", 0.0),
