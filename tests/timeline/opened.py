@@ -33,8 +33,8 @@ class Opened:
 def opened(data: bytes) -> Opened:
     """Return what is on the screen when ``data`` is opened."""
     events = json.loads(gzip.decompress(data))["traceEvents"]
-    # Stable: of one instant slices come first, the longest of them before the others.
-    events.sort(key=_place)
+    # Stable: of one instant the order is the file's, which names come after.
+    events.sort(key=lambda event: _ns(event["ts"]) if "ts" in event else _LAST)
     result = Opened({})
     found: dict[tuple[Any, int], list[tuple[int, int, int, Event]]] = {}
     open_: dict[tuple[Any, int], list[Event]] = {}
@@ -43,7 +43,11 @@ def opened(data: bytes) -> Opened:
         stack = open_.setdefault(_row(event), [])
         if event["ph"] == "X":
             start, end = _ns(event["ts"]), _end(event)
-            while stack and _end(stack[-1]) <= start:
+            # Two instants at one time do not end each other.
+            while stack and (
+                _end(stack[-1]) < start
+                or (_end(stack[-1]) == start and stack[-1]["dur"] + event["dur"] > 0)
+            ):
                 stack.pop()
             if any(end > _end(other) for other in stack):
                 result.lost.append(event)
@@ -92,12 +96,6 @@ def _name_rows(
 
 def _end(event: Event) -> int:
     return _ns(event["ts"]) + _ns(event["dur"])
-
-
-def _place(event: Event) -> tuple[int, int]:
-    if "ts" not in event:
-        return _LAST, 0
-    return _ns(event["ts"]), -_ns(event["dur"]) if event["ph"] == "X" else 0
 
 
 def _row(event: Event) -> tuple[Any, int]:

@@ -103,6 +103,13 @@ def test_perfetto_keeps_every_slice_and_draws_every_arrow(name: str) -> None:
         assert op["cat"] in ("kernel", "gpu_memcpy", "gpu_memset")
         assert call["args"]["correlation"] == op["args"]["correlation"]
         assert str(call["pid"])[:8] == str(op["pid"])[:8] or len(devices) == 1
+    for rank in {str(e["pid"])[:8] for e in events}:
+        mine = [e["ts"] for e in events if str(e["pid"])[:8] == rank and "ts" in e]
+        assert len(devices) == 1 or mine == sorted(mine)
+    # A row's number is its own in the file and no process id.
+    numbers = {e["tid"]: e["pid"] for e in events if "tid" in e}
+    assert all(numbers[e["tid"]] == e["pid"] for e in events if "tid" in e)
+    assert not {0, *numbers.values()} & set(numbers)
     for (_, row), its in found.rows.items():
         if not row.startswith("thread"):
             assert all(depth == 0 for _, _, depth, _ in its), row
@@ -122,6 +129,18 @@ def test_operations_that_overlap_on_one_stream_lie_beneath_each_other() -> None:
     for start, _, _, op in aside:
         assert op["args"]["stream"] == 7
         assert any(a < start < b for a, b, _, _ in rows["[rank 0] GPU", "stream 7"])
+
+
+def test_an_operation_within_another_of_its_stream_is_no_part_of_it() -> None:
+    # Within another, of the same start, and twice none at all at one instant.
+    extra = [(2_100, 300, 7, 0), (4_010, 700, 7, 0), (45_000, 0, 7, 0),
+             (45_000, 0, 7, 0)]  # fmt: skip
+    found = opened(perfetto([read_device(a_rank(extra))], 2))
+    assert found.lost == []
+    rows = {row: its for (of, row), its in found.rows.items() if "GPU" in of}
+    assert {depth for its in rows.values() for _, _, depth, _ in its} == {0}
+    lengths = [b - a for a, b, _, _ in rows["stream 7, overlapping"]]
+    assert lengths == [300, 700, 0] * 2
 
 
 def test_an_export_has_the_stamps_of_the_trace_to_the_nanosecond() -> None:

@@ -126,13 +126,8 @@ def _timed(
     ]
     for call, op in launches:
         found += _arrow(call, op, next(arrows), ahead_ns)
-    return sorted(found, key=_order)
-
-
-def _order(event: _Event) -> tuple[int, int, int]:
-    """Sort what lies around before what lies in it, slices before their arrows."""
-    lasts = int(str(event.get("for_ns", 0)))
-    return int(str(event["at_ns"])), "for_ns" not in event, -lasts
+    # Stable: of one instant slices stay before their arrows, the longest first.
+    return sorted(found, key=lambda event: int(str(event["at_ns"])))
 
 
 def _written(devices: Sequence[Device], base_ns: int, events: list[_Event]) -> bytes:
