@@ -186,3 +186,16 @@ def test_branches_of_a_graph_that_take_turns_share_a_lane() -> None:
     drawn = sum(mark.n for lane in (*lanes, talk) for mark in lane.marks)
     # One operation of the step before reaches into this one.
     assert drawn - picture.n_ops in (0, 1)
+
+
+def test_a_branch_beside_the_layer_does_not_hide_that_it_repeats() -> None:
+    for rank in pair("base").ranks:
+        layer = rank.layer
+        assert layer is not None
+        # DeepSeek-V2-Lite: 27 layers, the first without experts.
+        assert (layer.n_layers, layer.kernels_per_layer) == (27, 31)
+        beside = [k for k in layer.kernels if k.beside]
+        # The shared experts: two products of matrices around an activation.
+        assert len(beside) == 3
+        assert all(k.gap_before_us_mean is None for k in beside)
+        assert layer.n_seen == 26 * rank.n_periods

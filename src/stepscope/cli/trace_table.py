@@ -98,7 +98,9 @@ def _layer(layer: dict[str, Any]) -> Table:
     for kernel in layer["kernels"]:
         table.add_row(
             kernel["name"][:60],
-            _show(kernel["gap_before_us_mean"], ".2f"),
+            "beside"
+            if kernel["beside"]
+            else _show(kernel["gap_before_us_mean"], ".2f"),
             _show(kernel["us_mean"], ".2f"),
         )
     table.add_row(

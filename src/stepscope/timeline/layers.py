@@ -1,23 +1,28 @@
 """Layers inside a step: the repeating part of its kernel sequence."""
 
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 
 import numpy as np
 
-from stepscope.timeline.columns import I64, KERNEL, Trace
+from stepscope.timeline.columns import I64, KERNEL, Bool, Ints, Trace
 from stepscope.timeline.names import short_name
 from stepscope.timeline.records import Layer, LayerKernel
 from stepscope.timeline.steps import Steps
 from stepscope.units import ms
 
 _LEAST_LAYERS = 4
+#: Kernels of two streams that overlap for less, share of all, are the ends of a branch.
+_FEW_OVERLAPS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class LayerRun:
     """Where a block of kernels stands ``n_blocks`` times in a row inside a step.
 
-    ``at`` is the index of the first kernel of the run among the kernels of the step.
+    ``at`` is the index of the first kernel of the run among the kernels of the step,
+    those on streams ``beside`` left out: branches that run while others do, so that
+    their kernels come now before and now after a neighbour.
     ``n_layers`` counts the model's layers: the first or the last often lacks a kernel
     that was fused with its neighbour's, and so is no whole block.
     """
@@ -27,6 +32,11 @@ class LayerRun:
     width: int
     at: int
     names: I64
+    beside: tuple[int, ...] = ()
+
+    def in_order(self, trace: Trace, index: I64) -> Bool:
+        """Return which of a step's kernels are on none of the branches."""
+        return ~np.isin(trace.ops.stream[index], self.beside)
 
 
 def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
@@ -44,15 +54,46 @@ def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
         return None
     at = int(np.argmax(steps.period_ends > 0))
     end = int(steps.period_ends[at]) if steps.period_ends[at] > 0 else steps.end_ns
-    names = trace.ops.name[_kernels(trace, int(steps.first_ns[at]), end)]
+    index = _kernels(trace, int(steps.first_ns[at]), end)
+    beside = _branches(
+        trace.ops.stream[index], trace.ops.start_ns[index], trace.ops.end_ns[index]
+    )
+    names = trace.ops.name[index[~np.isin(trace.ops.stream[index], beside)]]
     n = len(names)
     for width in range(2, n // _LEAST_LAYERS + 1):
         first, length = _longest_run(names, width)
         repeats = length // width + 1
         if repeats >= _LEAST_LAYERS and repeats * width >= 0.5 * n:
             n_layers = _layers(names, names[first : first + width])
-            return LayerRun(max(n_layers, repeats), repeats, width, first, names)
+            return LayerRun(
+                max(n_layers, repeats), repeats, width, first, names, beside
+            )
     return None
+
+
+def _branches(stream: Ints, start: I64, end: I64) -> tuple[int, ...]:
+    """Return the fewest streams without which next to no kernels run side by side."""
+    left = stream.copy().astype(np.int64)
+    found: list[int] = []
+    while len(kept := np.flatnonzero(~np.isin(left, found))):
+        each = _meetings(left[kept], start[kept], end[kept])
+        if sum(each.values()) <= 2 * _FEW_OVERLAPS * len(kept):
+            break
+        # Of two that meet as often, the one with fewer kernels is the branch.
+        found.append(min(each, key=lambda s: (-each[s], int((left == s).sum()))))
+    return tuple(found)
+
+
+def _meetings(stream: I64, start: I64, end: I64) -> Counter[int]:
+    """Count for each stream how often its kernels overlap with another stream's."""
+    met: Counter[int] = Counter()
+    for apart in range(1, len(start)):
+        both = start[apart:] < end[:-apart]
+        if not both.any():
+            break
+        a, b = stream[apart:][both], stream[:-apart][both]
+        met.update(np.concatenate([a[a != b], b[a != b]]).tolist())
+    return met
 
 
 def layer_record(
@@ -68,13 +109,20 @@ def layer_record(
         gaps_known: False where the trace's gaps can not be trusted.
     """
     lasted, before, spans = [], [], []
+    others: dict[int, list[int]] = defaultdict(list)
     for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True):
         index = _kernels(trace, lo, hi)
-        if not np.array_equal(trace.ops.name[index], run.names):
+        mine = run.in_order(trace, index)
+        if not np.array_equal(trace.ops.name[index[mine]], run.names):
             continue
         start, end = trace.ops.start_ns[index], trace.ops.end_ns[index]
         reach = np.maximum.accumulate(end)
-        gap = np.maximum(start - np.concatenate([start[:1], reach[:-1]]), 0)
+        gap = np.maximum(start - np.concatenate([start[:1], reach[:-1]]), 0)[mine]
+        for name, ns in zip(
+            trace.ops.name[index[~mine]].tolist(), (end - start)[~mine], strict=True
+        ):
+            others[name].append(int(ns))
+        start, end = start[mine], end[mine]
         block = slice(run.at, run.at + run.n_blocks * run.width)
         lasted.append((end - start)[block].reshape(-1, run.width))
         before.append(gap[block].reshape(-1, run.width))
@@ -84,6 +132,7 @@ def layer_record(
     length = np.concatenate(lasted) if lasted else np.zeros((0, run.width))
     gaps = np.concatenate(before) if before else np.zeros((0, run.width))
     known = len(length) > 0
+    often = {n: ns for n, ns in others.items() if len(ns) >= run.n_blocks * len(lasted)}
     return Layer(
         n_layers=run.n_layers,
         kernels_per_layer=run.width,
@@ -101,6 +150,15 @@ def layer_record(
                 else None,
             )
             for i, name in enumerate(names)
+        )
+        + tuple(
+            LayerKernel(
+                name=short_name(trace.names[i]),
+                us_mean=float(np.mean(ns)) / 1e3,
+                gap_before_us_mean=None,
+                beside=True,
+            )
+            for i, ns in often.items()
         ),
     )
 

@@ -247,7 +247,10 @@ def _layer_lane(device: Device, inside: I64, window: tuple[int, int]) -> list[La
     run = find_layers(device.trace, device.steps)
     ops = device.trace.ops
     kernels = inside[(ops.kind[inside] == KERNEL) & (ops.start_ns[inside] >= window[0])]
-    if run is None or not np.array_equal(ops.name[kernels], run.names):
+    if run is None:
+        return []
+    kernels = kernels[run.in_order(device.trace, kernels)]
+    if not np.array_equal(ops.name[kernels], run.names):
         return []
     starts = ops.start_ns[kernels]
     heads = range(run.at, run.at + run.n_blocks * run.width, run.width)

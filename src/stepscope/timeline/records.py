@@ -87,11 +87,15 @@ class GapBin(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class LayerKernel(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 ):
-    """One kernel of a layer: its mean length and the mean gap before it."""
+    """One kernel of a layer: its mean length and the mean gap before it.
+
+    ``beside``: it runs on a branch of its own while others run, so there is no gap.
+    """
 
     name: str
     us_mean: float | None
     gap_before_us_mean: float | None
+    beside: bool = False
 
 
 class Layer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
