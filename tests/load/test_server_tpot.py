@@ -53,6 +53,7 @@ def seen(
         n_later=31 * timed,
         tpot_ms=tpot_ms if timed else None,
         tpot_by_token_ms=tpot_ms if timed else None,
+        n_later_each=31.0 if timed else None,
     )
 
 
@@ -108,6 +109,9 @@ def test_the_clients_means_are_over_requests_and_over_tokens() -> None:
     assert found.n_later == 101
     assert found.tpot_ms == pytest.approx(2.0)
     assert found.tpot_by_token_ms == pytest.approx(103 / 101)
+    # 1 ms on each last token moves the mean by (1/100 + 1/1) / 2.
+    assert found.n_later_each == pytest.approx(2 / 1.01)
+    assert decoded(columns([request(0, 1)])).n_later_each is None
 
 
 def test_the_gap_is_of_means_over_the_same_requests() -> None:

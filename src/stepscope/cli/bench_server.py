@@ -35,4 +35,4 @@ def told_by_server(
         "server": msgspec.to_builtins(own),
         **speculation(drafts(before), drafts(after)),
     }
-    return fields, tpot_gap(own, health, spec.base_urls)
+    return fields, tpot_gap(own, mine, health, spec.base_urls)

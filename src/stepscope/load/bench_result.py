@@ -170,6 +170,7 @@ def decoded(cell: Columns) -> Decoded:
         n_later=n_later,
         tpot_ms=_mean(_known_ms(tpot_ns)),
         tpot_by_token_ms=None if by_token is None else float(by_token),
+        n_later_each=float(1 / (1 / (tokens[timed] - 1)).mean()) if n_later else None,
     )
 
 

@@ -39,6 +39,8 @@ class Decoded:
         n_later: Tokens after the first, of those.
         tpot_ms: Mean TPOT over requests; None: none has one.
         tpot_by_token_ms: All their time after the first token over ``n_later``.
+        n_later_each: Tokens after the first in an answer, harmonic mean: a delay of
+            the last one moves mean TPOT by its part of it.
     """
 
     n_ok: int
@@ -47,6 +49,7 @@ class Decoded:
     n_later: int
     tpot_ms: float | None
     tpot_by_token_ms: float | None
+    n_later_each: float | None
 
 
 class ServerTpot(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

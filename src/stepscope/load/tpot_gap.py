@@ -4,12 +4,14 @@ import ipaddress
 from collections.abc import Sequence
 
 from stepscope.findings import Finding
-from stepscope.load.server_tpot import RESTARTED, ServerTpot
+from stepscope.load.server_tpot import RESTARTED, Decoded, ServerTpot
 from stepscope.load.wire import parse_address
 from stepscope.run.client import (
     GAP_OK_PCT,
     GAP_VOID_PCT,
     ClientHealth,
+    Delay,
+    most_added_pct,
     read_at_once,
     stamped_by_kernel,
 )
@@ -23,7 +25,7 @@ _ITS_CORES = "cores of its own"
 
 
 def tpot_gap(
-    own: ServerTpot, health: ClientHealth, base_urls: Sequence[str]
+    own: ServerTpot, mine: Decoded, health: ClientHealth, base_urls: Sequence[str]
 ) -> tuple[Finding, ...]:
     """Return the finding about a gap above 3 % either way, or that none can be known.
 
@@ -32,6 +34,7 @@ def tpot_gap(
 
     Args:
         own: The server's TPOT beside the client's.
+        mine: What the client saw.
         health: What the client says of itself.
         base_urls: The servers; on this machine no network lies between.
     """
@@ -47,10 +50,11 @@ def tpot_gap(
     )
     if gap < 0:
         return (_below(said, health),)
+    added = most_added_pct(health, server_ms, mine.n_later_each or 1.0)
+    if (added is not None and added <= GAP_OK_PCT) or read_at_once(health, server_ms):
+        return (_sent_late(said, own, health, base_urls),)
     if health.verdict == "limited":
         return (_limited(said, health, gap),)
-    if read_at_once(health, server_ms):
-        return (_sent_late(said, own, health, base_urls),)
     return (_somewhere(said, health, gap),)
 
 
@@ -70,7 +74,7 @@ def _sent_late(
     said: str, own: ServerTpot, health: ClientHealth, base_urls: Sequence[str]
 ) -> Finding:
     delay, engine = health.delay_ms, (own.metric or "").partition(":")[0]
-    assert delay is not None  # read_at_once
+    assert delay is not None  # or it would not be acquitted
     between = "a proxy" if all(map(_is_here, base_urls)) else "the network or a proxy"
     senders = _MORE_SENDERS.get(engine)
     give = _ITS_CORES if senders is None else f"{senders} or {_ITS_CORES}"
@@ -78,11 +82,11 @@ def _sent_late(
         code="frontend-bound",
         severity="warning",
         message=f"{said}: that was lost between the server's stamp of a token and the"
-        " kernel's stamp of its arrival. The client read it"
-        f" {delay.mean:.2g} ms later, so it is not the client: it is the server's"
-        f" sending, or {between} between",
-        hint=f"TPOT is what a client gets, not what the engine does. Give the server"
-        f" {give}, and repeat: where the gap closes, it was its sending.",
+        " kernel's stamp of its arrival here, which the client read"
+        f" {_after(delay)}: not by the client but by the server's sending, or by"
+        f" {between} between",
+        hint="This TPOT is what a client gets, not what the engine does. Give the"
+        f" server {give}, and repeat: where the gap closes, it was its sending.",
     )
 
 
@@ -92,7 +96,7 @@ def _somewhere(said: str, health: ClientHealth, gap: float) -> Finding:
     if stamped_by_kernel(health):
         why = "the client does not know its delay"
         if delay is not None:
-            why = f"the client read {delay.mean:.2g} ms after the kernel"
+            why = f"the client read {_after(delay)} than the kernel's stamp"
     return Finding(
         code="client-bound",
         severity="warning",
@@ -102,6 +106,13 @@ def _somewhere(said: str, health: ClientHealth, gap: float) -> Finding:
         " where the gap closes it was the client, where it stays it was not.",
         voids=gap > GAP_VOID_PCT,
     )
+
+
+def _after(delay: Delay) -> str:
+    mean, most = (
+        f"{x:.2g}" if x < 100 else f"{x:.0f}" for x in (delay.mean, delay.max)
+    )
+    return f"{mean} ms later on average and {most} ms at most"
 
 
 def _below(said: str, health: ClientHealth) -> Finding:

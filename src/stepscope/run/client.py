@@ -111,3 +111,26 @@ def read_at_once(health: ClientHealth, server_tpot_ms: float) -> bool:
     if limited or delay is None or not stamped_by_kernel(health):
         return False
     return delay.mean <= server_tpot_ms * GAP_OK_PCT / 100
+
+
+def most_added_pct(
+    health: ClientHealth, server_tpot_ms: float, n_later: float
+) -> float | None:
+    """Return what reading late can have added to a client's TPOT at most, percent.
+
+    TPOT is the time from the first content to the last over the tokens after the
+    first, so a delay enters once and not once a token. Where several segments were
+    read at once the stamp is the last one's: that can make TPOT too small, not too
+    large.
+
+    Args:
+        health: What the client says of itself.
+        server_tpot_ms: The server's own TPOT.
+        n_later: Tokens after the first, of an answer.
+
+    Returns:
+        Percent of the server's TPOT; None where the kernel did not stamp.
+    """
+    if health.delay_ms is None or not stamped_by_kernel(health):
+        return None
+    return 100 * health.delay_ms.max / n_later / server_tpot_ms
