@@ -123,7 +123,7 @@ def test_a_limited_client_is_client_bound_with_its_reasons() -> None:
         ({"delay_ms": None}, "does not know its delay"),
         (
             {"delay_ms": Delay(mean=2.5, p99=9.0, max=200.0)},
-            "the client read 2.50 ms later on average and 200 ms at most",
+            "the client read 2.5 ms later on average and 200 ms at most",
         ),
     ],
 )

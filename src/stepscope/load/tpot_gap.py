@@ -96,7 +96,7 @@ def _somewhere(said: str, health: ClientHealth, gap: float) -> Finding:
     if stamped_by_kernel(health):
         why = "the client does not know its delay"
         if delay is not None:
-            why = f"the client read {_after(delay)} than the kernel's stamp"
+            why = f"the client read {_after(delay)}"
     return Finding(
         code="client-bound",
         severity="warning",
