@@ -38,6 +38,11 @@ class LayerRun:
         """Return which of a step's kernels are on none of the branches."""
         return ~np.isin(trace.ops.stream[index], self.beside)
 
+    def stands_in(self, names: I64) -> bool:
+        """Whether a step of these kernels has the run; what follows it may differ."""
+        end = self.at + self.n_blocks * self.width
+        return np.array_equal(names[:end], self.names[:end])
+
 
 def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
     """Find the kernel block that repeats most often inside one step.
@@ -87,12 +92,15 @@ def _branches(stream: Ints, start: I64, end: I64) -> tuple[int, ...]:
 def _meetings(stream: I64, start: I64, end: I64) -> Counter[int]:
     """Count for each stream how often its kernels overlap with another stream's."""
     met: Counter[int] = Counter()
-    for apart in range(1, len(start)):
-        both = start[apart:] < end[:-apart]
-        if not both.any():
-            break
-        a, b = stream[apart:][both], stream[:-apart][both]
-        met.update(np.concatenate([a[a != b], b[a != b]]).tolist())
+    after = np.arange(1, len(start) + 1)
+    until = np.maximum(np.searchsorted(start, end), after)
+    for other in np.unique(stream).tolist():
+        at = np.flatnonzero(stream == other)
+        n = np.searchsorted(at, until) - np.searchsorted(at, after)
+        n[at] = 0
+        met[other] += int(n.sum())
+        for mine in np.unique(stream[n > 0]).tolist():
+            met[mine] += int(n[stream == mine].sum())
     return met
 
 
@@ -113,7 +121,7 @@ def layer_record(
     for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True):
         index = _kernels(trace, lo, hi)
         mine = run.in_order(trace, index)
-        if not np.array_equal(trace.ops.name[index[mine]], run.names):
+        if not run.stands_in(trace.ops.name[index[mine]]):
             continue
         start, end = trace.ops.start_ns[index], trace.ops.end_ns[index]
         reach = np.maximum.accumulate(end)

@@ -250,7 +250,7 @@ def _layer_lane(device: Device, inside: I64, window: tuple[int, int]) -> list[La
     if run is None:
         return []
     kernels = kernels[run.in_order(device.trace, kernels)]
-    if not np.array_equal(ops.name[kernels], run.names):
+    if not run.stands_in(ops.name[kernels]):
         return []
     starts = ops.start_ns[kernels]
     heads = range(run.at, run.at + run.n_blocks * run.width, run.width)
