@@ -14,6 +14,7 @@ from stepscope.units import ms
 _LEAST_LAYERS = 4
 #: Kernels of two streams that overlap for less, share of all, are the ends of a branch.
 _FEW_OVERLAPS = 0.01
+_MOST_BRANCHES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +78,22 @@ def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
 
 
 def _branches(stream: Ints, start: I64, end: I64) -> tuple[int, ...]:
-    """Return the fewest streams without which next to no kernels run side by side."""
-    left = stream.copy().astype(np.int64)
+    """Return the fewest streams without which next to no kernels run side by side.
+
+    None of them where that takes more than a few: such a step has no one sequence.
+    """
     found: list[int] = []
-    while len(kept := np.flatnonzero(~np.isin(left, found))):
-        each = _meetings(left[kept], start[kept], end[kept])
+    while len(found) <= _MOST_BRANCHES:
+        kept = np.flatnonzero(~np.isin(stream, found))
+        each = _meetings(stream[kept], start[kept], end[kept])
         if sum(each.values()) <= 2 * _FEW_OVERLAPS * len(kept):
-            break
+            return tuple(found)
         # Of two that meet as often, the one with fewer kernels is the branch.
-        found.append(min(each, key=lambda s: (-each[s], int((left == s).sum()))))
-    return tuple(found)
+        found.append(min(each, key=lambda s: (-each[s], int((stream == s).sum()))))
+    return ()
 
 
-def _meetings(stream: I64, start: I64, end: I64) -> Counter[int]:
+def _meetings(stream: Ints, start: I64, end: I64) -> Counter[int]:
     """Count for each stream how often its kernels overlap with another stream's."""
     met: Counter[int] = Counter()
     after = np.arange(1, len(start) + 1)
