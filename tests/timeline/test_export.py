@@ -56,6 +56,17 @@ def test_exported_steps_have_the_budget_that_they_had(
     assert found.kernels_per_step == truth.kernels_per_step
 
 
+def test_the_operation_that_closes_an_export_takes_no_step_from_it(
+    tmp_path: Path,
+) -> None:
+    # It is the first node of a replay that is not in the file, of a kernel that comes
+    # again later in the graph.
+    rank = a_rank([])
+    found = exported([read_device(rank)], 3, tmp_path)
+    assert found.ranks[0].n_periods == 3
+    assert "edge-steps-cut" not in found.quality.defects
+
+
 def test_an_export_of_ranks_keeps_who_waits_for_whom(tmp_path: Path) -> None:
     ranks = [a_rank([], late, i) for i, late in enumerate((0, 9_000, 2_000))]
     truth = analyze_traces(ranks)

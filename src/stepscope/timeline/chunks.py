@@ -28,7 +28,8 @@ class Chunks:
             if known is None:
                 self.columns[name] = (values.dtype, bytearray(values.tobytes()))
             else:
-                known[1].extend(values.astype(known[0], copy=False).tobytes())
+                # It is taken as the bytes that it is, without a copy of them.
+                known[1].extend(np.ascontiguousarray(values, known[0]))
 
     def only(self, name: str) -> int | None:
         """Return the one value of a column and let it go; None if there are more."""

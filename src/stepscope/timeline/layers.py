@@ -78,7 +78,7 @@ def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
 
 
 def _branches(stream: Ints, start: I64, end: I64) -> tuple[int, ...]:
-    """Return the fewest streams without which next to no kernels run side by side.
+    """Return streams without which next to no kernels run side by side, worst first.
 
     None of them where that takes more than a few: such a step has no one sequence.
     """

@@ -40,6 +40,8 @@ _TABLES = (
     ("CUPTI_ACTIVITY_KIND_MEMSET", MEMSET, "Memset"),
 )
 _BOXES = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+#: String ids below this are looked up in a table; nsys counts them from 1.
+_DENSE = 1 << 20
 
 
 class _Names:
@@ -73,17 +75,34 @@ class _StringIds:
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self._closed: list[int] = []
+        self._of_id = np.full(1 << 10, -1, dtype=np.int32)
 
     def numbers(self, string_ids: I64) -> Ints:
-        each, at = np.unique(string_ids, return_inverse=True)
+        if (
+            not len(string_ids)
+            or not 0 <= string_ids.min() <= string_ids.max() < _DENSE
+        ):
+            each, at = np.unique(string_ids, return_inverse=True)
+            return np.array(self._numbered(each), dtype=np.int32)[at]
+        while string_ids.max() >= len(self._of_id):
+            more = np.full_like(self._of_id, -1)
+            self._of_id = np.concatenate([self._of_id, more])
+        found = self._of_id[string_ids]
+        new = np.unique(string_ids[found < 0])
+        if len(new):
+            self._of_id[new] = self._numbered(new)
+            found = self._of_id[string_ids]
+        return found
+
+    def _numbered(self, each: I64) -> list[int]:
         known, before = self._open, len(self._closed)
-        numbers = [known.setdefault(i, before + len(known)) for i in each.tolist()]
-        return np.array(numbers, dtype=np.int32)[at]
+        return [known.setdefault(i, before + len(known)) for i in each.tolist()]
 
     def closed(self, names: _Names, otherwise: str) -> Ints:
         """Return for each number so far that of its name."""
         self._closed += names.of_ids(list(self._open), otherwise)
         self._open = {}
+        self._of_id[:] = -1
         return np.array(self._closed, dtype=np.int32)
 
 

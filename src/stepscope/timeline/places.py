@@ -18,13 +18,11 @@ class Places:
 
     def of(self, process: I64, device: I64) -> Ints:
         """Return the number of each row's pair."""
-        processes, p = np.unique(process, return_inverse=True)
-        devices, d = np.unique(device, return_inverse=True)
-        each, at, n = np.unique(
-            p * len(devices) + d, return_inverse=True, return_counts=True
-        )
+        processes, p = _distinct(process)
+        devices, d = _distinct(device)
+        each, at = _distinct(p * len(devices) + d)
         found = []
-        for key, count in zip(each.tolist(), n.tolist(), strict=True):
+        for key, count in zip(each.tolist(), np.bincount(at).tolist(), strict=True):
             i, j = divmod(key, len(devices))
             pair = int(processes[i]), int(devices[j])
             found.append(self.numbers.setdefault(pair, len(self.numbers)))
@@ -42,3 +40,10 @@ class Places:
         for i, rank in enumerate(ranks):
             found[[self.numbers[pair] for pair in rank.pairs]] = i
         return found
+
+
+def _distinct(values: I64) -> tuple[I64, I64]:
+    """Return distinct values and which one each is; quick where all agree."""
+    if len(values) and values.min() == values.max():
+        return values[:1], np.zeros(len(values), dtype=np.int64)
+    return np.unique(values, return_inverse=True)

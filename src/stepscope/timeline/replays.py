@@ -46,6 +46,10 @@ def replays(trace: Trace) -> Replays:
     row[graph] = np.arange(len(graph))
     owner = row[call]
     mine = np.flatnonzero(owner >= 0)
+    if len(trace.marked_steps):
+        # The operation that closes an export is of a replay that is not in it.
+        closed = trace.marked_steps.end_ns.max()
+        mine = mine[trace.ops.start_ns[mine] < closed]
     used, name = np.unique(trace.ops.name[mine], return_inverse=True)
     table = np.zeros((len(graph), max(len(used), 1)), dtype=np.int64)
     np.add.at(table, (owner[mine], name), 1)

@@ -173,6 +173,9 @@ def _long_fields(
 def _integers(
     page: Bytes, kind: Bytes, start: I64, size: Ints | Bytes
 ) -> tuple[I64, Bool | None]:
+    if len(kind) and (kind == kind[0]).all():
+        # As it mostly is: one type, and one size, then stand for all.
+        kind, size = kind[:1], size[:1]
     if not _IS_INTEGER[kind].all():
         raise DamagedError("a value that must be an integer is none")
     each = np.ndarray(len(page) - 7, dtype=">i8", buffer=page, strides=(1,))
@@ -181,11 +184,12 @@ def _integers(
     shift = _SHIFTS[kind]
     values <<= shift
     values >>= shift
-    bare = size == 0
+    bare = np.broadcast_to(size == 0, values.shape)
     if not bare.any():
         return values, None
-    values[bare] = kind[bare] == _ONE
-    null = kind == _NULL
+    each_kind = np.broadcast_to(kind, values.shape)
+    values[bare] = each_kind[bare] == _ONE
+    null = each_kind == _NULL
     return values, null if null.any() else None
 
 
