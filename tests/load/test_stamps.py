@@ -46,6 +46,18 @@ def test_a_step_of_the_wall_clock_is_followed_and_remembered() -> None:
     stamper.close()
 
 
+def test_a_step_is_followed_within_the_second_that_was_read_before() -> None:
+    clock = SteppingClock(at_ns=0, unix_ns=10**18)
+    stamper = Stamper(clock)
+    assert stamper.arrival_ns(stamp(10**18 + 5)) == 5
+    assert stamper.arrival_ns(stamp(10**18 + 10**9 + 6)) == 10**9 + 6
+    assert stamper.arrival_ns(stamp(10**18 + 7)) == 7
+    clock.step_ns = 2_000_000
+    stamper.watch()
+    assert stamper.arrival_ns(stamp(10**18 + 2_000_007)) == 7
+    stamper.close()
+
+
 def test_the_kernel_stamps_what_a_socket_receives() -> None:
     clock = SystemClock()
     stamper = Stamper(clock)

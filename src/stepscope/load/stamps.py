@@ -24,6 +24,9 @@ ANCILLARY_BYTES = 64
 #: microseconds, and slewing moves both clocks alike.
 _STEP_NS = 1_000_000
 
+#: Which no stamp is of.
+_NO_SECOND = -1
+
 _unpack = struct.Struct("@qq").unpack
 
 
@@ -38,7 +41,14 @@ class Stamper:
         step_ns: The largest step of the wall clock seen so far; 0: none.
     """
 
-    __slots__ = ("_clock", "_keeper", "offset_ns", "step_ns")
+    __slots__ = (
+        "_clock",
+        "_keeper",
+        "_second",
+        "_second_at_ns",
+        "offset_ns",
+        "step_ns",
+    )
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -50,6 +60,7 @@ class Stamper:
             keeper.close()
         self.step_ns = 0
         self.offset_ns = self._read_offset()
+        self._second, self._second_at_ns = _NO_SECOND, 0
 
     def _read_offset(self) -> int:
         anchor = self._clock.wall_anchor()
@@ -59,8 +70,11 @@ class Stamper:
         """Return the monotonic instant in a read's ancillary data; None: no stamp."""
         for level, kind, data in ancillary:
             if kind == SO_TIMESTAMPNS and level == _SOL_SOCKET:
-                seconds, nanoseconds = _unpack(data)
-                at_ns: int = seconds * NS_PER_S + nanoseconds + self.offset_ns
+                second, nanoseconds = _unpack(data)
+                if second != self._second:  # once a second, not once a token
+                    self._second = second
+                    self._second_at_ns = second * NS_PER_S + self.offset_ns
+                at_ns: int = self._second_at_ns + nanoseconds
                 return at_ns
         return None
 
@@ -70,6 +84,7 @@ class Stamper:
         step = offset - self.offset_ns
         if abs(step) > _STEP_NS:
             self.offset_ns = offset
+            self._second = _NO_SECOND
             if abs(step) > abs(self.step_ns):
                 self.step_ns = step
 
