@@ -42,9 +42,10 @@ class Spread:
         buffer = self._buffer
         if not buffer:
             return
-        self._sum += sum(buffer)
-        self._max = max(self._max, *buffer)
-        halves = array("H", array("f", buffer).tobytes())
+        durations = buffer.tolist()  # what walks an array makes each number anew
+        self._sum += sum(durations)
+        self._max = max(self._max, *durations)
+        halves = array("H", array("f", durations).tobytes())
         self._counts.update(halves[_LEADING::2])
         del buffer[:]
 
