@@ -261,9 +261,32 @@ class TestFrontend:
     def test_three_clocks_that_agree_rule_it_out(self, bench: Bench) -> None:
         assert bench.entry("frontend").status == "ruled-out"
 
-    def test_without_the_engines_period_it_is_not_ruled_out(self, bench: Bench) -> None:
+    def test_stamps_of_the_engine_that_agree_rule_it_out_alone(
+        self, bench: Bench
+    ) -> None:
         blind = bench.result(engine_step_ms=None)
-        assert bench.entry("frontend", bench.run(), blind).status == "standing"
+        entry = bench.entry("frontend", bench.run(), blind)
+        assert entry.status == "ruled-out"
+        assert "the engine itself stamps" in entry.evidence[0].reasoning
+
+    def test_stamps_of_the_frontend_do_not_rule_it_out(self, bench: Bench) -> None:
+        blind = bench.result(engine_step_ms=None)
+        entry = bench.entry("frontend", bench.run(engine="sglang"), blind)
+        assert entry.status == "standing"
+
+    @pytest.mark.parametrize(
+        "over",
+        [
+            {"client_tpot_error_pct": 4.0},
+            {"client_tpot_error_pct": None},
+            {"chunks_per_token": 0.97},
+        ],
+    )
+    def test_without_that_agreement_it_is_not_ruled_out(
+        self, bench: Bench, over: dict[str, Any]
+    ) -> None:
+        blind = bench.result(engine_step_ms=None, **over)
+        assert bench.entry("frontend", bench.run(), blind).status != "ruled-out"
 
 
 class TestScheduler:

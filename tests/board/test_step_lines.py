@@ -54,7 +54,7 @@ def test_nothing_else_is_named(bench: Bench, over: dict[str, Any]) -> None:
 def test_what_would_decide_asks_for_one_api_server(bench: Bench, name: str) -> None:
     asked = bench.launch(command=("vllm", "serve", FLAG), log=dp2())
     result = bench.result(
-        engine_step_ms=None, prefill_share_of_steps=None, chunks_per_token=1.0
+        engine_step_ms=None, prefill_share_of_steps=None, client_tpot_error_pct=None
     )
     texts = {
         key: bench.entry(name, bench.run(launches=(launch,)), result).would_decide or ""

@@ -56,7 +56,8 @@ class ServerSide:
     """Differences between a cell's two scrapes; None where the engine has no such.
 
     Attributes:
-        tpot_ms: Mean TPOT as the frontend stamped it.
+        tpot_ms: Mean TPOT by the server's own stamps: vLLM's are those of its engine,
+            SGLang's those of its frontend.
         tpot_per_token: True where ``tpot_ms`` is weighted by tokens, not requests.
         tpot_metric: Name of the metric that it came from.
         n_requests: Requests in that metric (None where it counts tokens).

@@ -1,6 +1,6 @@
 """client: the load client, not the server, sets the times that it reports."""
 
-from stepscope.board.hypotheses.sending import reader, when_void
+from stepscope.board.hypotheses.sending import reader, stamper, when_void
 from stepscope.board.opinion import (
     FULL_CORE_PCT,
     STARVED_PCT,
@@ -50,8 +50,8 @@ def _gap(view: CellView) -> Opinion | None:
             "client TPOT over the server's own",
             gap,
             "%",
-            "lost between the frontend's stamp and the client's; the gap alone does"
-            " not say which of the two is late"
+            f"lost between the {stamper(view)}'s stamp and the client's; the gap alone"
+            " does not say whether frontend or client is late"
             if gap > 0
             else "no token arrives before the server has it: a clock is wrong, or one"
             " of the two stamps late or counts requests that the other does not",

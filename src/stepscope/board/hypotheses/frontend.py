@@ -3,7 +3,11 @@
 from stepscope.board.hypotheses import steplines
 from stepscope.board.hypotheses.device import resident
 from stepscope.board.hypotheses.gaps import gaps
-from stepscope.board.hypotheses.sending import when_void
+from stepscope.board.hypotheses.sending import (
+    stamped_by_engine,
+    stamper,
+    when_void,
+)
 from stepscope.board.opinion import (
     FULL_CORE_PCT,
     STARVED_PCT,
@@ -54,7 +58,7 @@ def _merged_chunks(view: CellView) -> Opinion | None:
                     "client TPOT over the server's own",
                     gap,
                     "%",
-                    "time lost after the frontend stamped the token",
+                    f"time lost after the {stamper(view)} stamped the token",
                 ),
             ),
         )
@@ -175,7 +179,7 @@ def _nothing_lost(view: CellView) -> Opinion | None:
         "server TPOT over the engine's step period",
         behind,
         "%",
-        "the frontend's stamps against the engine's iterations; steps that hold"
+        f"the {stamper(view)}'s stamps against the engine's iterations; steps that hold"
         " prefill count in TPOT and may be left out of the period",
     )
     clean = abs(gap) <= GAP_OK_PCT and chunks >= UNMERGED
@@ -219,6 +223,14 @@ def _sending_side(view: CellView) -> Opinion | None:
     gap, chunks = result.client_tpot_error_pct, result.chunks_per_token
     if gap is None or chunks is None or abs(gap) > GAP_OK_PCT or chunks < UNMERGED:
         return None
+    if stamped_by_engine(view) and view.speculative is False:
+        why = (
+            "the engine itself stamps its tokens, so that all of the frontend lies"
+            " between the two; what delays every token of an answer alike shows in TTFT"
+        )
+        item = seen(view, "client TPOT over the server's own", gap, "%", why)
+        single = seen(view, "chunks a token", chunks, "", "none waited to be merged")
+        return _acquitted(view, max(gap, 0.0), item, single)
     return Opinion(
         status="standing",
         evidence=(
@@ -320,8 +332,11 @@ FRONTEND = Hypothesis(
         Rule(
             name="sending-side",
             measurement="client TPOT against server TPOT, chunks a token",
-            threshold="bears on it: sent on time and unmerged",
-            blind="tokens taken late from the engine",
+            threshold=f"ruled out, where the engine stamps its tokens (vLLM): client"
+            f" within {GAP_OK_PCT:.0f} %, chunks at least {UNMERGED}, no speculative"
+            f" decoding, and no API server at {FULL_CORE_PCT:.0f} % of a core while the"
+            " GPU waits; where the frontend does, they bear on it",
+            blind="time to first token; tokens taken late by a frontend that stamps",
             test=_sending_side,
         ),
     ),

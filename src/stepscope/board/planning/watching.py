@@ -82,7 +82,7 @@ def details(facts: Facts) -> Iterator[Offer]:
         yield Offer(
             id="iteration-details",
             title="the engine's own step period and each step's tokens in the log",
-            reason="the frontend's stamps beside the engine's, and steps with prefill"
+            reason="the frontend's work beside the engine's, and steps with prefill"
             " apart from pure decode steps",
             decides=decides,
             bears_on=bears_on,
