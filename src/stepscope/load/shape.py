@@ -37,10 +37,11 @@ _SIZE_LINES = _size_lines()
 class Shape:
     """What surrounds the text of a content event, from ``data:`` to the chunk's end."""
 
-    __slots__ = ("_begin", "_end")
+    __slots__ = ("_around", "_begin", "_end")
 
     def __init__(self, begin: bytes, end: bytes) -> None:
         self._begin, self._end = begin, end
+        self._around = len(begin) + len(end)
 
     def fits(self, piece: bytes) -> bool:
         """Return whether a piece is one whole chunk of this shape with another text.
@@ -51,11 +52,10 @@ class Shape:
         line = _SIZE_LINES.get(len(piece))
         if line is None:
             return False
-        head, end = line + self._begin, self._end
-        if not (piece.startswith(head) and piece.endswith(end)):
-            return False
-        text = piece[len(head) : -len(end)]
-        if not text:
+        text = piece.removeprefix(line + self._begin).removesuffix(self._end)
+        # What does not begin or end so is left as it was, and is too long. Asking
+        # first and cutting then takes 0.15 us more.
+        if not 0 < len(text) == len(piece) - len(line) - self._around:
             return False
         if (_QUOTE in text or _BACKSLASH in text) and not _STRING.fullmatch(text):
             return False
