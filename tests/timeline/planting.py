@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from stepscope.timeline.columns import I64, Bool, Trace
+from stepscope.timeline.graphs import call_of_ops
 from stepscope.timeline.load import load_trace
-from stepscope.timeline.steps import call_of_ops
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 TRACES = SHARED / "traces"

@@ -9,11 +9,12 @@ from stepscope.timeline.budget import Lanes, lanes
 from stepscope.timeline.columns import I64, Bool, Trace
 from stepscope.timeline.defect import Defect
 from stepscope.timeline.gaps import Gaps, find_gaps
+from stepscope.timeline.graphs import call_of_ops
 from stepscope.timeline.names import communication_mask
 from stepscope.timeline.quality import find_defects
 from stepscope.timeline.repair import repaired
 from stepscope.timeline.replays import Replays, cut_edges, replays
-from stepscope.timeline.steps import Steps, call_of_ops, find_steps
+from stepscope.timeline.steps import Steps, find_steps
 from stepscope.units import ms
 
 #: A step that lasts so many times the median one was held up by something else.
@@ -41,6 +42,15 @@ class Device:
     start: I64
     end: I64
     stalls: I64
+
+    @property
+    def first_period(self) -> tuple[int, int] | None:
+        """A step of the chosen kind, or what there is of one; None if there is none."""
+        if len(self.start):
+            return int(self.start[0]), int(self.end[0])
+        if len(self.steps):
+            return int(self.steps.first_ns[0]), self.steps.end_ns
+        return None
 
     def has(self, code: str) -> bool:
         """True when the trace has this defect."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.timeline.columns import I64, Trace
-from stepscope.timeline.steps import call_of_ops
+from stepscope.timeline.graphs import call_of_ops
 
 #: Causes in the order of the contract.
 CAUSES = (

@@ -1,6 +1,6 @@
 """Layers inside a step: the repeating part of its kernel sequence."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,13 +8,15 @@ import numpy as np
 from stepscope.timeline.columns import I64, KERNEL, Bool, Ints, Trace
 from stepscope.timeline.names import short_name
 from stepscope.timeline.records import Layer, LayerKernel
-from stepscope.timeline.steps import Steps
 from stepscope.units import ms
 
 _LEAST_LAYERS = 4
 #: Kernels of two streams that overlap for less, share of all, are the ends of a branch.
 _FEW_OVERLAPS = 0.01
-_MOST_BRANCHES = 4
+#: Branches hold at most this share of the kernels; the rest is the layers' sequence.
+_MOST_BESIDE = 1 / 3
+
+_Table = np.ndarray[tuple[int, int], np.dtype[np.int64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +47,8 @@ class LayerRun:
         return np.array_equal(names[:end], self.names[:end])
 
 
-def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
-    """Find the kernel block that repeats most often inside one step.
+def find_layers(trace: Trace, lo: int, hi: int) -> LayerRun | None:
+    """Find the kernel block that repeats most often inside the step [lo, hi).
 
     Returns:
         None where nothing repeats at least four times or the repeats cover less than
@@ -56,17 +58,13 @@ def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
         two kinds that alternate are found as one block of both. A first or last
         layer that differs by a fused kernel is not part of the run.
     """
-    if not len(steps):
-        return None
-    at = int(np.argmax(steps.period_ends > 0))
-    end = int(steps.period_ends[at]) if steps.period_ends[at] > 0 else steps.end_ns
-    index = _kernels(trace, int(steps.first_ns[at]), end)
+    index = _kernels(trace, lo, hi)
     beside = _branches(
         trace.ops.stream[index], trace.ops.start_ns[index], trace.ops.end_ns[index]
     )
     names = trace.ops.name[index[~np.isin(trace.ops.stream[index], beside)]]
     n = len(names)
-    for width in range(2, n // _LEAST_LAYERS + 1):
+    for width in _widths(names):
         first, length = _longest_run(names, width)
         repeats = length // width + 1
         if repeats >= _LEAST_LAYERS and repeats * width >= 0.5 * n:
@@ -77,34 +75,57 @@ def find_layers(trace: Trace, steps: Steps) -> LayerRun | None:
     return None
 
 
-def _branches(stream: Ints, start: I64, end: I64) -> tuple[int, ...]:
-    """Return streams without which next to no kernels run side by side, worst first.
+def _widths(names: I64) -> list[int]:
+    """Return how wide a block may be whose repeats cover half of the names.
 
-    None of them where that takes more than a few: such a step has no one sequence.
+    They cover one of the two in the middle, which then comes again that much before
+    or after.
     """
-    found: list[int] = []
-    while len(found) <= _MOST_BRANCHES:
-        kept = np.flatnonzero(~np.isin(stream, found))
-        each = _meetings(stream[kept], start[kept], end[kept])
-        if sum(each.values()) <= 2 * _FEW_OVERLAPS * len(kept):
-            return tuple(found)
-        # Of two that meet as often, the one with fewer kernels is the branch.
-        found.append(min(each, key=lambda s: (-each[s], int((stream == s).sum()))))
-    return ()
+    n = len(names)
+    apart = [np.abs(np.flatnonzero(names == names[m]) - m)
+             for m in {n // 2, (n - 1) // 2} if n]  # fmt: skip
+    found = np.unique(np.concatenate(apart)) if apart else np.empty(0, dtype=np.int64)
+    wide: list[int] = found[(found >= 2) & (found <= n // _LEAST_LAYERS)].tolist()
+    return wide
 
 
-def _meetings(stream: Ints, start: I64, end: I64) -> Counter[int]:
-    """Count for each stream how often its kernels overlap with another stream's."""
-    met: Counter[int] = Counter()
+def _branches(stream: Ints, start: I64, end: I64) -> tuple[int, ...]:
+    """Return streams without which next to no kernels run side by side.
+
+    First those whose kernels each meet most others: of a branch nearly every kernel
+    meets one of the main sequence, of which only a few meet a branch. None where it
+    takes many kernels: such a step has no one sequence.
+    """
+    each, of, size = np.unique(stream, return_inverse=True, return_counts=True)
+    met = _meetings(of, len(each), start, end)
+    left = np.ones(len(each), dtype=np.bool_)
+    while met.sum() > 2 * _FEW_OVERLAPS * size[left].sum():
+        worst = int(np.argmax(met.sum(axis=1) / size))
+        left[worst] = False
+        met[worst], met[:, worst] = 0, 0
+        if size[~left].sum() > _MOST_BESIDE * len(stream):
+            return ()
+    return tuple(each[~left].tolist())
+
+
+def _meetings(of: I64, n_streams: int, start: I64, end: I64) -> _Table:
+    """Count how often kernels of each two streams overlap, int64[streams, streams].
+
+    Args:
+        of: Number of each kernel's stream.
+        n_streams: How many streams there are.
+        start: Ascending.
+        end: Of each kernel.
+    """
+    met = np.zeros((n_streams, n_streams), dtype=np.int64)
     after = np.arange(1, len(start) + 1)
     until = np.maximum(np.searchsorted(start, end), after)
-    for other in np.unique(stream).tolist():
-        at = np.flatnonzero(stream == other)
+    for other in range(n_streams):
+        at = np.flatnonzero(of == other)
         n = np.searchsorted(at, until) - np.searchsorted(at, after)
-        n[at] = 0
-        met[other] += int(n.sum())
-        for mine in np.unique(stream[n > 0]).tolist():
-            met[mine] += int(n[stream == mine].sum())
+        np.add.at(met[:, other], of, n)
+    met += met.T
+    np.fill_diagonal(met, 0)
     return met
 
 
@@ -121,6 +142,8 @@ def layer_record(
         gaps_known: False where the trace's gaps can not be trusted.
     """
     lasted, before, spans = [], [], []
+    reach = np.maximum.accumulate(trace.ops.end_ns)
+    idle = np.maximum(trace.ops.start_ns[1:] - reach[:-1], 0)
     others: dict[int, list[int]] = defaultdict(list)
     for lo, hi in zip(starts.tolist(), ends.tolist(), strict=True):
         index = _kernels(trace, lo, hi)
@@ -128,12 +151,12 @@ def layer_record(
         if not run.stands_in(trace.ops.name[index[mine]]):
             continue
         start, end = trace.ops.start_ns[index], trace.ops.end_ns[index]
-        reach = np.maximum.accumulate(end)
-        gap = np.maximum(start - np.concatenate([start[:1], reach[:-1]]), 0)[mine]
         for name, ns in zip(
             trace.ops.name[index[~mine]].tolist(), (end - start)[~mine], strict=True
         ):
             others[name].append(int(ns))
+        # Idle time before the first kernel is the step's, not a layer's.
+        gap = np.concatenate([[0], idle[index[1:] - 1]])[mine]
         start, end = start[mine], end[mine]
         block = slice(run.at, run.at + run.n_blocks * run.width)
         lasted.append((end - start)[block].reshape(-1, run.width))
@@ -144,7 +167,7 @@ def layer_record(
     length = np.concatenate(lasted) if lasted else np.zeros((0, run.width))
     gaps = np.concatenate(before) if before else np.zeros((0, run.width))
     known = len(length) > 0
-    often = {n: ns for n, ns in others.items() if len(ns) >= run.n_blocks * len(lasted)}
+    n_seen = max(run.n_blocks * len(lasted), 1)
     return Layer(
         n_layers=run.n_layers,
         kernels_per_layer=run.width,
@@ -170,7 +193,8 @@ def layer_record(
                 gap_before_us_mean=None,
                 beside=True,
             )
-            for i, ns in often.items()
+            for i, ns in others.items()
+            for _ in range(round(len(ns) / n_seen))
         ),
     )
 

@@ -7,7 +7,7 @@ import numpy as np
 from stepscope.timeline.columns import I64, Trace, member
 from stepscope.timeline.defect import Defect
 from stepscope.timeline.gaps import Gaps
-from stepscope.timeline.steps import call_of_ops
+from stepscope.timeline.graphs import call_of_ops
 
 _LAUNCH = re.compile(r"^(?:cuda|cu|hip)LaunchKernel|^hipModuleLaunchKernel")
 _DEVICE_SYNC = re.compile(r"^(?:cuda|hip)DeviceSynchronize|^cuCtxSynchronize")

@@ -22,8 +22,8 @@ import numpy as np
 from stepscope.timeline.choose import same_steps
 from stepscope.timeline.columns import I64, KERNEL, MEMCPY, STEP_MARK, Trace
 from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.graphs import call_of_ops
 from stepscope.timeline.ranks import match_ranks
-from stepscope.timeline.steps import call_of_ops
 
 _CATEGORY = {KERNEL: "kernel", MEMCPY: "gpu_memcpy"}
 #: The first row's thread id: neither 0 nor a process id, which name other rows.

@@ -244,7 +244,7 @@ def _host_kind(device: Device, label: str, i: int) -> str:
 
 def _layer_lane(device: Device, inside: I64, window: tuple[int, int]) -> list[Lane]:
     """Return the repeats of a layer, where this step runs those kernels."""
-    run = find_layers(device.trace, device.steps)
+    run = find_layers(device.trace, *(device.first_period or window))
     ops = device.trace.ops
     kernels = inside[(ops.kind[inside] == KERNEL) & (ops.start_ns[inside] >= window[0])]
     if run is None:

@@ -9,6 +9,7 @@ import numpy as np
 from stepscope.timeline.columns import KERNEL, Trace
 from stepscope.timeline.defect import Defect
 from stepscope.timeline.gaps import CAUSES, Gaps
+from stepscope.timeline.graphs import call_of_ops
 from stepscope.timeline.linkage import (
     host_clock_skew,
     mixed_processes,
@@ -20,7 +21,7 @@ from stepscope.timeline.replays import (
     late_flushed,
     lost_nodes,
 )
-from stepscope.timeline.steps import Steps, call_of_ops
+from stepscope.timeline.steps import Steps
 
 
 def find_defects(

@@ -44,7 +44,8 @@ def rank_record(
     stitched = device.has("stitched-timestamps")
     known = usable and len(trace.ops) > 0
     gaps_known = usable and not stitched
-    layers = find_layers(trace, steps)
+    first = device.first_period
+    layers = None if first is None else find_layers(trace, *first)
     budget = None
     if len(device.start):
         budget = period_budgets(device.lanes, device.gaps, device.start, device.end)

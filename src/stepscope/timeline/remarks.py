@@ -8,6 +8,7 @@ from stepscope.timeline.defect import DEFECTS
 from stepscope.timeline.device import Device
 from stepscope.timeline.matches import Matching
 from stepscope.timeline.records import Rank
+from stepscope.timeline.steps import Steps
 from stepscope.timeline.straggler import ranks_of_job
 from stepscope.units import ms
 
@@ -50,7 +51,7 @@ def remarks(
                     hint="Capture three steps or more.",
                 )
             )
-        found += _step_findings(rank, device.steps.doubt)
+        found += _step_findings(rank, device.steps)
     if matching is not None and matching.refused:
         found.append(
             Finding(
@@ -140,14 +141,29 @@ def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:
     ]
 
 
-def _step_findings(rank: Rank, doubt: str | None) -> list[Finding]:
+def _step_findings(rank: Rank, steps: Steps) -> list[Finding]:
+    found = []
+    if n_other := steps.n_other_graphs:
+        found.append(
+            Finding(
+                code="other-graphs",
+                severity="info",
+                message=f"rank {rank.rank}: {n_other} of {n_other + len(steps)} steps"
+                " replayed a graph of another size than the usual one, such as for"
+                " another batch size: they are in no figure of a step",
+                hint="Capture with step annotations on.",
+            )
+        )
+    return found + _source_findings(rank, steps.doubt)
+
+
+def _source_findings(rank: Rank, doubt: str | None) -> list[Finding]:
     if doubt is not None and rank.step_source == "graph-launches":
         return [
             Finding(
                 code="steps-ambiguous",
                 severity="warning",
-                message=f"rank {rank.rank}: {doubt}: a step may be several of them (a"
-                " draft, pieces), and each was taken for a step of its own",
+                message=f"rank {rank.rank}: {doubt}",
                 hint="Capture with step annotations on.",
             )
         ]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.timeline.columns import I64, Bool, Trace
-from stepscope.timeline.steps import call_of_ops
+from stepscope.timeline.graphs import call_of_ops
 from stepscope.timeline.turns import launches_per_step
 
 _Table = np.ndarray[tuple[int, int], np.dtype[np.int64]]

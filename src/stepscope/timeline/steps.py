@@ -12,16 +12,20 @@ import numpy as np
 
 from stepscope.timeline.annotated import step_spans
 from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Bool, Trace
-from stepscope.timeline.turns import heads, launches_per_step
+from stepscope.timeline.graphs import (
+    LEAST_NODES,
+    LEAST_REPLAYS,
+    Launched,
+    callers,
+    graph_launches,
+)
 
-#: A decode graph has at least this many nodes, and is replayed at least this often.
-_LEAST_NODES = 20
-_LEAST_REPLAYS = 3
-#: Smaller graphs may be pieces of a step, such as what lies between two attentions.
-_WHOLE_NODES = 100
-#: A decode step may sample in another way than the usual one, by so many operations
-#: more. With more than that it holds a step of another kind, run without a graph.
-_FOREIGN_SHARE = 0.1
+#: A decode step may sample in another way than others, by some operations more. A
+#: prompt runs every layer, as the graph does: by more than this share of the graph's
+#: nodes, it is a step of another kind that ran without one.
+_FOREIGN_SHARE = 0.5
+#: So few of the steps may lack what all others run without a graph, such as a draft.
+_FEW = 0.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +36,8 @@ class Steps:
         first_ns: First device operation of each step, int64[n], ascending.
         end_ns: Last device end of the last step.
         kinds: ``decode``, ``mixed``, ``prefill`` or ``step`` (the trace does not say).
-            Without annotations ``mixed`` is a period that holds far more operations
-            than a decode graph's usual one, such as a prompt that ran without a graph.
+            Without annotations ``mixed`` is a period in which far more operations
+            than in others ran without a graph, such as a prompt.
         n_ops: Device operations owned by each step (launched by its graph, or in
             its annotation), int64[n].
         source: ``graph-launches``, ``annotations``, ``period``, ``export`` (marked by
@@ -41,6 +45,7 @@ class Steps:
         period_ends: int64[n]; where each step's period ends: the first operation of
             whatever step comes next. For the last step of a run it is -1.
         doubt: What else a step may be, where that can not be told; else None.
+        n_other_graphs: Replays of large graphs that begin no step of these kinds.
     """
 
     first_ns: I64
@@ -50,6 +55,7 @@ class Steps:
     source: str
     period_ends: I64
     doubt: str | None = None
+    n_other_graphs: int = 0
 
     def __len__(self) -> int:
         return len(self.first_ns)
@@ -63,7 +69,7 @@ def find_steps(trace: Trace) -> Steps:
     """
     if len(trace.marked_steps):
         return _from_marks(trace)
-    launched = _launched(trace)
+    launched = graph_launches(trace)
     said = _from_annotations(trace, launched)
     if said is not None:
         return said
@@ -96,102 +102,65 @@ def _from_marks(trace: Trace) -> Steps:
     )
 
 
-def _owner(trace: Trace) -> tuple[I64, I64]:
-    """Return for each operation the start of the call that launched it, or -1."""
-    order = np.argsort(trace.calls.correlation, kind="stable")
-    known = trace.calls.correlation[order]
-    at = np.searchsorted(known, trace.ops.correlation)
-    at = np.minimum(at, max(len(known) - 1, 0))
-    if not len(known):
-        none = np.full(len(trace.ops), -1, dtype=np.int64)
-        return none, none
-    hit = (known[at] == trace.ops.correlation) & (trace.ops.correlation >= 0)
-    call = np.where(hit, order[at], -1)
-    return np.where(hit, trace.calls.start_ns[call], -1), call
-
-
-def call_of_ops(trace: Trace) -> I64:
-    """Return for each operation the index of the call that launched it, or -1."""
-    return _owner(trace)[1]
-
-
-@dataclass(frozen=True, slots=True)
-class _Launched:
-    """Graph launches that have nodes, in order of launch.
-
-    ``call`` is the index of each, ``first_ns`` its first node, ``n`` how many nodes;
-    ``begins`` says which begin a step as far as the graphs tell.
-    """
-
-    call: I64
-    first_ns: I64
-    n: I64
-    begins: Bool
-    doubt: str | None
-
-
-def _launched(trace: Trace) -> _Launched:
-    call = call_of_ops(trace)
-    owned = call >= 0
-    counts = np.bincount(call[owned], minlength=len(trace.calls))
-    every = np.flatnonzero(trace.calls.is_graph & (counts > 0))
-    first = np.full(len(trace.calls), np.iinfo(np.int64).max)
-    np.minimum.at(first, call[owned], trace.ops.start_ns[owned])
-    begins, doubt = _begin(counts[every])
-    return _Launched(every, first[every], counts[every], begins, doubt)
-
-
-def _begin(n: I64) -> tuple[Bool, str | None]:
-    """Return which graph launches begin a step, and what is in doubt of it."""
-    sizes, repeats = np.unique(n[n >= _LEAST_NODES], return_counts=True)
-    if not len(sizes) or repeats.max() < _LEAST_REPLAYS:
-        return np.zeros(len(n), dtype=np.bool_), None
-    modal = int(sizes[np.argmax(repeats)])
-    period = launches_per_step(n)
-    if period > 1:
-        begun = heads(n, period)
-        if begun is not None:
-            return begun, None
-        return n == modal, (
-            f"{period} graphs are launched in turn, and none tells which is the first"
-            " of a step"
-        )
-    if modal < _WHOLE_NODES:
-        return n == modal, f"a graph of {modal} nodes is small for a whole step"
-    return n == modal, None
-
-
-def _from_graphs(trace: Trace, launched: _Launched) -> Steps | None:
+def _from_graphs(trace: Trace, launched: Launched) -> Steps | None:
     if not launched.begins.any():
         return None
     mine = launched.begins
-    # A large graph of another size is a step of another kind, unless it is a part.
-    parts = launches_per_step(launched.n) > 1 and launched.doubt is None
-    others = ~mine & (launched.n >= _LEAST_NODES) & (not parts)
     steps = _assemble(
         trace,
         launched.first_ns[mine],
-        other_first=launched.first_ns[others],
+        other_first=launched.first_ns[launched.others],
         kinds=["decode"] * int(mine.sum()),
         n_ops=launched.n[mine],
         source="graph-launches",
     )
-    return replace(steps, kinds=_told_apart(trace, steps), doubt=launched.doubt)
+    kinds, doubt = _told_apart(trace, steps, launched)
+    return replace(
+        steps, kinds=kinds, doubt=launched.doubt or doubt,
+        n_other_graphs=int(launched.others.sum()),
+    )  # fmt: skip
 
 
-def _told_apart(trace: Trace, steps: Steps) -> tuple[str, ...]:
-    """Return the kinds of periods that begin with decode graphs."""
-    starts = trace.ops.start_ns
-    n = np.searchsorted(starts, steps.period_ends)
-    n -= np.searchsorted(starts, steps.first_ns)
+def _told_apart(
+    trace: Trace, steps: Steps, launched: Launched
+) -> tuple[tuple[str, ...], str | None]:
+    """Return the kinds of periods that begin with decode graphs, and what is in doubt.
+
+    Assumes: next to none of the steps run less without a graph than is usual.
+    """
     whole = steps.period_ends > 0
     if not whole.any():
-        return steps.kinds
-    foreign = whole & (n > (1 + _FOREIGN_SHARE) * np.median(n[whole]))
-    return tuple("mixed" if f else k for f, k in zip(foreign, steps.kinds, strict=True))
+        return steps.kinds, None
+    # Small graphs are pieces: of these steps, or of a prompt.
+    own = np.flatnonzero((launched.n >= LEAST_NODES) | (not launched.alone))
+    own = own[np.argsort(launched.first_ns[own])]
+    replayed = launched.first_ns[own]
+    n_before = np.concatenate([[0], np.cumsum(launched.n[own])])
+    starts = trace.ops.start_ns
+
+    def between(at: I64, of: I64) -> I64:
+        return (
+            of[np.searchsorted(at, steps.period_ends)]
+            - of[np.searchsorted(at, steps.first_ns)]
+        )
+
+    nodes = between(replayed, n_before)
+    apart = between(starts, np.arange(len(starts) + 1)) - nodes
+    most = _FOREIGN_SHARE * float(np.median(nodes[whole]))
+    usual = float(np.quantile(apart[whole], _FEW, method="lower"))
+    foreign = whole & (apart > usual + most)
+    doubt = None
+    if usual > most:
+        doubt = (
+            f"in every step {usual:.0f} operations or more ran without a graph, and"
+            f" {np.median(nodes[whole]):.0f} of graphs: a draft, or prompts that make"
+            " all of these steps mixed ones"
+        )
+    kinds = zip(foreign, steps.kinds, strict=True)
+    return tuple("mixed" if f else k for f, k in kinds), doubt
 
 
-def _from_annotations(trace: Trace, launched: _Launched) -> Steps | None:
+def _from_annotations(trace: Trace, launched: Launched) -> Steps | None:
     """Return annotated steps, and those that graphs show between them.
 
     An annotated step that launches one large graph begins with its first node; any
@@ -201,13 +170,13 @@ def _from_annotations(trace: Trace, launched: _Launched) -> Steps | None:
     start, end, words = step_spans(trace)
     if not len(start):
         return None
-    at, inside = _within(start, end, _owner(trace)[0])
+    at, inside = _within(start, end, callers(trace)[0])
     counts = np.bincount(at[inside], minlength=len(start))
     first = np.full(len(start), np.iinfo(np.int64).max)
     np.minimum.at(first, at[inside], trace.ops.start_ns[inside])
     holder, held = _within(start, end, trace.calls.start_ns[launched.call])
     n_graphs = np.bincount(holder[held], minlength=len(start))
-    alone = held & (n_graphs[holder] == 1) & (launched.n >= _LEAST_NODES)
+    alone = held & (n_graphs[holder] == 1) & (launched.n >= LEAST_NODES)
     first[holder[alone]] = launched.first_ns[alone]
     counts[holder[alone]] = launched.n[alone]
     some = counts > 0
@@ -238,15 +207,15 @@ def _within(start: I64, end: I64, at_ns: I64) -> tuple[I64, Bool]:
 def _from_period(trace: Trace) -> Steps | None:
     """Find the longest kernel that occurs often and at a steady count apart."""
     kernels = np.flatnonzero(trace.ops.kind == KERNEL)
-    if len(kernels) < _LEAST_NODES * _LEAST_REPLAYS:
+    if len(kernels) < LEAST_NODES * LEAST_REPLAYS:
         return None
     names = trace.ops.name[kernels]
     for name, n in sorted(Counter(names.tolist()).items(), key=lambda kv: kv[1]):
-        if n < _LEAST_REPLAYS:
+        if n < LEAST_REPLAYS:
             continue
         at = np.flatnonzero(names == name)
         apart = np.diff(at)
-        if apart.min() >= _LEAST_NODES and apart.max() == apart.min():
+        if apart.min() >= LEAST_NODES and apart.max() == apart.min():
             return _assemble(
                 trace,
                 trace.ops.start_ns[kernels[at]],

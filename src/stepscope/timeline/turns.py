@@ -49,3 +49,18 @@ def heads(sizes: I64, period: int) -> Bool | None:
     mine = sizes == kinds.max()
     first: Bool = mine & (np.concatenate([[0], sizes[:-1]]) != sizes)
     return first
+
+
+def leaders(sizes: I64, modal: int) -> Bool | None:
+    """Return which launches begin a step where others follow in no steady number.
+
+    Returns:
+        None where the graph that is launched most often, of ``modal`` nodes, does not
+        follow far larger ones again and again, as a draft follows its model.
+    """
+    large = sizes >= _APART * modal
+    followed = large[:-1] & (sizes[1:] == modal)
+    if followed.sum() < max(_LEAST_STEPS, 0.5 * large.sum()):
+        return None
+    first: Bool = large & ~np.concatenate([[False], large[:-1]])
+    return first

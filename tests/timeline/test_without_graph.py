@@ -1,0 +1,103 @@
+"""What runs without a graph between decode graphs: sampling, drafts, prompts."""
+
+from collections.abc import Callable
+
+import pytest
+from tests.timeline.solo import Solo
+
+from stepscope.timeline.analyze import analyze_traces
+from stepscope.timeline.records import Rank, TraceResult
+
+_N, _LAYERS = 24, 10
+
+
+def played(prompt: Callable[[int], int], sampler: Callable[[int], int]) -> TraceResult:
+    """Play decode steps, each followed by so many kernels of a prompt, if any."""
+    solo = Solo()
+    for step in range(_N):
+        solo.graph(_LAYERS)
+        solo.eager(sampler(step))
+        solo.eager(prompt(step), 40.0, "prompt")
+        solo.end_step()
+    return analyze_traces([solo.trace()])
+
+
+def one(found: TraceResult) -> Rank:
+    (rank,) = found.ranks
+    return rank
+
+
+def three(_step: int) -> int:
+    return 3
+
+
+def no_prompt(_step: int) -> int:
+    return 0
+
+
+@pytest.mark.parametrize("sampler", [
+    lambda k: 3 + 7 * k % 40,
+    lambda k: 60 if k % 3 == 0 else 3,
+    lambda k: 3 if k % 3 == 0 else 60,
+], ids=["3 to 42", "a third 60", "two thirds 60"])  # fmt: skip
+def test_sampling_in_another_way_is_still_a_decode_step(
+    sampler: Callable[[int], int],
+) -> None:
+    rank = one(played(no_prompt, sampler))
+    assert rank.steps_by_kind == {"decode": _N}
+
+
+@pytest.mark.parametrize("prompt", [
+    lambda k: 190 if k % 3 == 0 else 0,
+    lambda k: 190 if k % 2 else 0,
+    lambda k: 0 if k % 2 else 120,
+    lambda k: 0 if k % 3 == 1 else 190,
+    lambda k: 0 if k % 6 == 3 else 150 + k,
+], ids=["a third", "half", "from the first", "two thirds", "five sixths"])  # fmt: skip
+def test_prompts_are_in_no_decode_step_however_many_there_are(
+    prompt: Callable[[int], int],
+) -> None:
+    clean, found = one(played(no_prompt, three)), played(prompt, three)
+    rank = one(found)
+    n_prompts = sum(prompt(k) > 0 for k in range(_N - 1))
+    assert rank.steps_by_kind["mixed"] == n_prompts
+    assert rank.step_ms is not None
+    assert clean.step_ms is not None
+    assert rank.step_ms.mean == pytest.approx(clean.step_ms.mean, rel=0.01)
+    # Layers are those of a decode step, whichever comes first.
+    assert (rank.n_layers, rank.kernels_per_layer) == (_LAYERS, 19)
+    assert rank.layer is not None
+    assert rank.layer.n_seen == _LAYERS * rank.n_periods
+
+
+def test_prompts_in_every_step_can_not_be_told_from_decoding() -> None:
+    found = played(lambda k: 150 + k, three)
+    (said,) = (f.message for f in found.findings if f.code == "steps-ambiguous")
+    assert "without a graph" in said
+    sampled = played(no_prompt, lambda _k: 40)
+    assert "steps-ambiguous" not in {f.code for f in sampled.findings}
+
+
+def test_graphs_of_another_size_that_are_left_out_are_told() -> None:
+    solo = Solo()
+    for step in range(_N):
+        solo.graph(_LAYERS if step < 14 else _LAYERS + 1)
+        solo.eager(3)
+        solo.end_step()
+    found = analyze_traces([solo.trace()])
+    assert one(found).steps_by_kind == {"decode": 14}
+    (said,) = (f.message for f in found.findings if f.code == "other-graphs")
+    assert "10 of 24" in said
+
+
+def test_a_draft_that_is_replayed_most_is_not_taken_for_the_step() -> None:
+    solo = Solo()
+    for step in range(_N):
+        solo.graph(2 * _LAYERS)
+        for _ in range(2 + step * 5 % 3 + (step % 7 == 0)):
+            solo.graph(6)
+        solo.eager(3)
+        solo.end_step()
+    found = analyze_traces([solo.trace()])
+    assert one(found).steps_by_kind["decode"] == _N
+    assert [f for f in found.findings if f.code == "steps-ambiguous"]
