@@ -122,7 +122,10 @@ def test_a_step_in_which_another_rank_wrote_its_timeline_is_left_out() -> None:
     found = pair("slow")
     assert "stalled-steps" in found.quality.defects
     (said,) = (f.message for f in found.findings if f.code == "stalled-steps")
-    assert said.endswith("(1 of 18 steps, up to 2854 ms where the median is 6.79)")
+    assert said.endswith(
+        "(1 of 18 steps, up to 2854 ms where the median is 6.79; with them the mean is"
+        " 165.1)"
+    )
     steps = [rank.step_ms.mean for rank in found.ranks if rank.step_ms is not None]
     # The same load took 6.1 ms a token while nobody traced; with the stall, 165.
     assert all(6.5 < each < 7.2 for each in steps)

@@ -87,10 +87,26 @@ def test_the_rank_that_is_late_is_named_with_its_cause(
             Plan(launch_us=lambda r, k: 500 + 20_000 * (r == 0 and k == 9)),
             "no rank causes most",
         ),
+        (
+            Plan(
+                experts=lambda r, _k: 1 + 0.006 * r,
+                tail_us=lambda r, k: 12_000 * (r == 1 and k == 10),
+                seed=4,
+            ),
+            "1 % of a step or more in 2 of 24 steps",
+        ),
+        (
+            Plan(
+                gloo=False,
+                n_steps=3,
+                host_us=lambda r, k: 900 + 300_000 * (r == 1 and k == 1),
+            ),
+            "in 1 of 3 steps",
+        ),
     ],
     ids=[
         "balanced", "no gloo", "slow links", "in turn", "by step", "one long step",
-        "one stall",
+        "one stall", "one event of a rank that is hardly late", "a stall in three",
     ],
 )  # fmt: skip
 def test_no_rank_is_named_where_none_is_late_as_a_rule(plan: Plan, why: str) -> None:
@@ -193,3 +209,48 @@ def test_a_late_host_that_runs_ahead_is_named_without_a_cause() -> None:
     late = Plan(ahead=True, host_us=lambda r, _k: 700 + 1500 * r)
     assert found(late).straggler_rank == 1
     assert "by work or by start is not known" in (found(late).straggler_reason or "")
+
+
+STALLED = {
+    "host": Plan(host_us=lambda r, k: 900 + 300_000 * ((r, k) == (1, 10))),
+    "device": Plan(tail_us=lambda r, k: 300_000.0 * ((r, k) == (0, 10))),
+    "attention": Plan(attention=lambda r, k: 1 + 100 * ((r, k) == (0, 10))),
+    "first": Plan(host_us=lambda r, k: 900 + 300_000 * ((r, k) == (0, 1))),
+    "last": Plan(host_us=lambda r, k: 900 + 300_000 * ((r, k) == (0, 23))),
+    "clocks": Plan(
+        host_us=lambda r, k: 900 + 300_000 * ((r, k) == (0, 10)),
+        offset_us=(0.0, 5_000.0),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STALLED)
+def test_a_stall_leaves_out_one_step_and_changes_no_other(name: str) -> None:
+    plan = STALLED[name]
+    held, clean = found(plan), found(Plan(offset_us=plan.offset_us))
+    assert held.straggler_rank is None
+    assert "stalled-steps" in held.quality.defects
+    for c in held.collectives:
+        # A trace of 24 steps has 23 periods, and the collectives of 24 steps.
+        assert c.n_matched == 23 * (1 if c.on_host else 10)
+        assert max(c.wait_ms_by_rank) < 0.03
+    for rank, usual in zip(held.ranks, clean.ranks, strict=True):
+        assert rank.n_periods == usual.n_periods - 1 == 22
+        assert rank.closes_to_pct == 0
+        assert rank.budget_ms is not None
+        assert usual.budget_ms is not None
+        assert _sum(rank) == pytest.approx(_sum(usual), rel=0.002)
+        assert rank.budget_ms.communication_wait == pytest.approx(
+            usual.budget_ms.communication_wait, abs=0.004
+        )
+
+
+def test_stalls_of_ranks_in_turn_hide_no_straggler() -> None:
+    plan = Plan(
+        experts=SLOW_EXPERTS.experts,
+        host_us=lambda r, k: 900 + 300_000 * ((r, k) in {(0, 8), (1, 15)}),
+    )
+    assert found(plan).straggler_rank == 1
+    said = found(plan).straggler_reason or ""
+    assert said.startswith("by work: the others wait 0.41")
+    assert "idles +0.0" in said

@@ -142,18 +142,22 @@ def delays(found: Arrivals, devices: list[Device], late: int) -> Delays:
     """Say what kept a rank, over the collectives to which it came last.
 
     Between two collectives a rank works or idles; what it is late by at the second is
-    the difference of these, and of when it left the first.
+    the difference of these, and of when it left the first. Where a stalled step lies
+    between them, the one before was left out.
     """
     mine = np.flatnonzero(found.told & (found.last == late) & (found.cost > 0))
     mine = mine[mine > 0]
     before = found.end[mine - 1]
     ordered = (before <= found.start[mine]).all(axis=1)
     mine, before = mine[ordered], before[ordered]
-    busy = np.zeros_like(before)
+    busy, stalled = np.zeros_like(before), np.zeros(len(mine), dtype=np.bool_)
     for r, device in enumerate(devices):
         lo = before[:, r] + found.offsets_ns[r]
         hi = found.start[mine, r] + found.offsets_ns[r]
         busy[:, r] = covered(device.lanes.busy, hi) - covered(device.lanes.busy, lo)
+        stalls = device.stalls[:, 0], device.stalls[:, 1]
+        stalled |= covered(stalls, hi) > covered(stalls, lo)
+    mine, before, busy = mine[~stalled], before[~stalled], busy[~stalled]
     idle = found.start[mine] - before - busy
     return Delays(
         work=_more(busy, late), idle=_more(idle, late), left=_more(before, late),

@@ -52,7 +52,7 @@ DEFECTS: dict[str, tuple[bool, str, str]] = {
         False,
         "a few steps last more than five times the median one: they were left out",
         "See what held the server up then: a profiler that started or wrote, a pause of"
-        " the host, another rank.",
+        " the host, another rank. If the load has such steps, the mean is with them.",
     ),
     "host-clock-skew": (
         False,

@@ -100,7 +100,7 @@ def _held_up(lasted: I64, stalled: Bool) -> Defect:
     n, usual = int(stalled.sum()), float(np.median(lasted))
     detail = (
         f"{n} of {len(lasted)} steps, up to {ms(int(lasted.max())):.4g} ms where the"
-        f" median is {ms(usual):.3g}"
+        f" median is {ms(usual):.3g}; with them the mean is {ms(lasted.mean()):.4g}"
     )
     return Defect("stalled-steps", detail)
 

@@ -85,12 +85,13 @@ def _begin(n: I64) -> tuple[Bool, bool, str | None]:
         begun = heads(n, period)
         if begun is not None:
             return begun, False, None
-        text = f"{period} graphs are launched in turn, and none tells which is first"
-        return n == modal, True, f"{text} in a step: {_MAY_BE_PARTS}"
     led = leaders(n, modal)
     if led is not None:
         text = f"graphs of {modal} nodes follow larger ones, now more and now fewer"
         return led, False, f"{text}: they were taken for a draft, and may be steps"
+    if period > 1:
+        text = f"{period} graphs are launched in turn, and none tells which is first"
+        return n == modal, True, f"{text} in a step: {_MAY_BE_PARTS}"
     if modal < _WHOLE_NODES:
         text = f"a graph of {modal} nodes is small for a whole step: {_MAY_BE_PARTS}"
         return n == modal, True, text

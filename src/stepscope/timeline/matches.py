@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from stepscope.timeline.columns import I64
+from stepscope.timeline.columns import I64, Bool
 
 #: An end that precedes the last arrival by more than this did not belong to the
 #: same collective. Source: end skew on one host was 1 to 22 us in real traces.
@@ -74,7 +74,11 @@ def shifted_by(match: Match, offsets: I64) -> Match:
 
 
 def without_spans(matching: Matching, spans: Sequence[I64]) -> Matching:
-    """Leave out steps in which a collective begins in a span of some rank.
+    """Leave out what lies in spans of some rank: steps, and waiting of hosts.
+
+    A step is left out on the device of every rank when a collective of it begins in
+    such a span on one. On the host the collective itself is: it stands before the
+    launch of a step, in the span of the one before.
 
     Args:
         matching: Where nothing was refused.
@@ -82,24 +86,33 @@ def without_spans(matching: Matching, spans: Sequence[I64]) -> Matching:
     """
     if matching.refused or not any(len(mine) for mine in spans):
         return matching
-    gone: set[int] = set()
-    for match in matching.matches:
-        for r, mine in enumerate(spans):
-            at = match.start_ns[:, r] + matching.offsets_ns[r]
+    hits = [_begins_in(m, spans, matching.offsets_ns) for m in matching.matches]
+    gone = {
+        step
+        for m, hit in zip(matching.matches, hits, strict=True)
+        if not m.on_host
+        for step in m.step[hit].tolist()
+    }
+    kept = []
+    for m, hit in zip(matching.matches, hits, strict=True):
+        stay = ~(hit if m.on_host else np.isin(m.step, list(gone)))
+        start, end, step = m.start_ns[stay], m.end_ns[stay], m.step[stay]
+        kept.append(replace(m, start_ns=start, end_ns=end, step=step))
+    if not any(len(m.step) for m in kept if not m.on_host):
+        why = "all steps that they have in common are left out"
+        return Matching(matches=(), offsets_ns=(), refused=why)
+    return replace(matching, matches=tuple(m for m in kept if len(m.step)))
+
+
+def _begins_in(match: Match, spans: Sequence[I64], offsets_ns: Sequence[int]) -> Bool:
+    """Return which occurrences begin in a span of some rank."""
+    found = np.zeros(len(match.step), dtype=np.bool_)
+    for r, mine in enumerate(spans):
+        if len(mine):
+            at = match.start_ns[:, r] + offsets_ns[r]
             k = np.searchsorted(mine[:, 0], at, side="right") - 1
-            hit = (k >= 0) & (at < mine[np.maximum(k, 0), 1]) if len(mine) else k >= 0
-            gone.update(match.step[hit].tolist())
-    kept = tuple(
-        replace(
-            m,
-            start_ns=m.start_ns[stay],
-            end_ns=m.end_ns[stay],
-            step=m.step[stay],
-        )
-        for m in matching.matches
-        if (stay := ~np.isin(m.step, list(gone))).any()
-    )
-    return replace(matching, matches=kept) if kept else matching
+            found |= (k >= 0) & (at < mine[np.maximum(k, 0), 1])
+    return found
 
 
 def best_shift(

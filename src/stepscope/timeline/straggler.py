@@ -12,8 +12,6 @@ from stepscope.units import ms
 _LEAST_SHARE = 0.01
 #: Share of all waiting, and of the steps, for which one rank must be the cause.
 _MOST = 0.6
-#: Fewer steps do not show in how many of them a rank is late.
-_LEAST_STEPS = 3
 
 
 def collectives(matching: Matching | None) -> list[Collective]:
@@ -50,8 +48,10 @@ def straggler(
     """Name the rank for which the others wait, and whether by work or by start.
 
     A rank causes what the others wait where it comes last. It is the straggler if it
-    causes most of all waiting and does so in most steps; a collective whose arrivals
-    lie closer together than its ends proves nothing about anybody.
+    causes most of all waiting and does so in most steps, in each of them by more than
+    what is worth a name: else a few events are blamed on a rank that is hardly late
+    otherwise. A collective whose arrivals lie closer together than its ends proves
+    nothing about anybody.
 
     Returns:
         Index of the rank, None where there is no one rank; and why.
@@ -72,7 +72,7 @@ def straggler(
             " their arrivals lie closer together than the ends of one collective"
         )
     worst = int(np.argmax(caused))
-    many, of = _times(found, worst, n_ranks)
+    many, of = _times(found, worst, n_ranks, _LEAST_SHARE * _step_ns(devices))
     if caused[worst] < _MOST * total:
         each = ", ".join(f"rank {ranks[r].rank} {ms(c / n):.3f}"
                          for r, c in enumerate(caused))  # fmt: skip
@@ -81,10 +81,10 @@ def straggler(
             f"no rank causes most of the waiting; {per} by who is late: {each}, and"
             f" {near:.3f} where arrivals lie too close to tell"
         )
-    if of >= _LEAST_STEPS and many < _MOST * of:
+    if of > 1 and many < _MOST * of:
         return None, (
             f"{ms(caused[worst] / n):.3f} {per} are waited for rank"
-            f" {ranks[worst].rank}, but in {many} of {of} steps"
+            f" {ranks[worst].rank}, but 1 % of a step or more in {many} of {of} steps"
         )
     return _named(
         devices, ranks, worst, _why(found, devices, worst, float(caused[worst]), n)
@@ -122,13 +122,15 @@ def _step_ns(devices: list[Device]) -> float:
                for d in devices)  # fmt: skip
 
 
-def _times(found: Arrivals, worst: int, n_ranks: int) -> tuple[int, int]:
-    """Return in how many steps one rank is the largest cause, and of how many."""
+def _times(
+    found: Arrivals, worst: int, n_ranks: int, least_ns: float
+) -> tuple[int, int]:
+    """Return in how many steps one rank causes most and enough, and of how many."""
     step, unit = np.unique(found.step, return_inverse=True)
     table = np.zeros((len(step), n_ranks))
     np.add.at(table, (unit[found.told], found.last[found.told]), found.cost[found.told])
-    some = table.max(axis=1) > 0
-    return int((table[some].argmax(axis=1) == worst).sum()), int(some.sum())
+    mine = (table.argmax(axis=1) == worst) & (table[:, worst] >= least_ns)
+    return int(mine.sum()), int((table.max(axis=1) > 0).sum())
 
 
 def _why(
