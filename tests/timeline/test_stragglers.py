@@ -4,6 +4,7 @@ from functools import cache
 
 import pytest
 from tests.timeline.pair import GLOO, Plan, traces
+from tests.timeline.solo import Solo
 
 from stepscope.timeline.analyze import analyze_traces
 from stepscope.timeline.records import Collective, Rank, TraceResult
@@ -254,3 +255,31 @@ def test_stalls_of_ranks_in_turn_hide_no_straggler() -> None:
     said = found(plan).straggler_reason or ""
     assert said.startswith("by work: the others wait 0.41")
     assert "idles +0.0" in said
+
+
+@pytest.mark.parametrize("n_layers", [10, 20])
+def test_a_stage_of_a_pipeline_is_no_straggler(n_layers: int) -> None:
+    first, second = Solo(), Solo()
+    word = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    for _ in range(12):
+        first.host = max(first.host, second.host)
+        first.graph(10)
+        second.host = max(second.host, first.host - 300)
+        arrived = []
+        for stage in (first, second):
+            launch = stage.call("cudaLaunchKernel", 5.0)
+            arrived.append((max(stage.device + 1, stage.host), launch))
+        done = max(at for at, _ in arrived) + 15
+        for stage, (at, launch) in zip((first, second), arrived, strict=True):
+            stage.op(word, at, done - at, launch)
+            stage.device = done
+        second.graph(n_layers)
+        second.eager(3)
+        first.end_step()
+        second.end_step()
+    stages = analyze_traces([first.trace(), second.trace()])
+    assert stages.straggler_rank is None
+    assert "stages of a pipeline" in (stages.straggler_reason or "")
+    (handed,) = stages.collectives
+    assert handed.per_step == 1
+    assert handed.wait_ms_by_rank[0] == 0

@@ -12,6 +12,9 @@ from stepscope.units import ms
 _LEAST_SHARE = 0.01
 #: Share of all waiting, and of the steps, for which one rank must be the cause.
 _MOST = 0.6
+#: Stages of a pipeline hand over so often a step; an exchange of tokens between
+#: experts has two such operations a layer.
+_HANDED_OVER = 4
 
 
 def collectives(matching: Matching | None) -> list[Collective]:
@@ -86,21 +89,39 @@ def straggler(
             f"{ms(caused[worst] / n):.3f} {per} are waited for rank"
             f" {ranks[worst].rank}, but 1 % of a step or more in {many} of {of} steps"
         )
-    return _named(
-        devices, ranks, worst, _why(found, devices, worst, float(caused[worst]), n)
+    why = _why(found, devices, worst, float(caused[worst]), n)
+    return _named(devices, ranks, worst, why, stages=_are_stages(matching))
+
+
+def _are_stages(matching: Matching) -> bool:
+    """Whether ranks hand over from one to the next, as stages of a pipeline do."""
+    return any(
+        "SendRecv" in m.name and len(m.step) <= _HANDED_OVER * matching.n_steps
+        for m in matching.matches
     )
 
 
 def _named(
-    devices: list[Device], ranks: tuple[Rank, ...], worst: int, why: str
+    devices: list[Device],
+    ranks: tuple[Rank, ...],
+    worst: int,
+    why: str,
+    *,
+    stages: bool,
 ) -> tuple[int | None, str]:
-    """Return the rank that is last, unless ranks are missing that may be later."""
+    """Return the rank that is last, unless that is as it must be or ranks are missing."""
     world = ranks_of_job(devices)
+    last = f"of these rank {ranks[worst].rank} is last, {why}"
+    if stages:
+        return None, (
+            "ranks that send and receive a few times a step may be stages of a"
+            f" pipeline, which wait for each other as a rule; {last}"
+        )
     if world <= len(ranks):
         return worst, why
     return None, (
         f"{len(ranks)} of {world} ranks are here, and all may wait for one that is not;"
-        f" of these rank {ranks[worst].rank} is last, {why}"
+        f" {last}"
     )
 
 
