@@ -54,10 +54,15 @@ def test_a_whole_answer_is_understood(answer: bytes) -> None:
         CHUNKED + chunk(BODY),
         b"HTTP/1.1 404 Not Found\r\ncontent-length: 12\r\n\r\n" + BODY,
         b"HTTP/1.1 100 Continue\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n"
+        b"connection: upgrade\r\nupgrade: h2c\r\n\r\n",
         b"\x16\x03\x01\x02garbage\r\n\r\n",
         OK + b"\r\n{",
     ],
-    ids=["none", "cut", "cut chunks", "404", "interim alone", "no HTTP", "no JSON"],
+    ids=[
+        *("none", "cut", "cut chunks", "404", "interim alone", "another protocol"),
+        *("no HTTP", "no JSON"),
+    ],
 )
 def test_anything_else_is_no_answer(answer: bytes) -> None:
     assert asked(answer)[0] is None

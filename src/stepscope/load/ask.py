@@ -93,7 +93,9 @@ def _asked(server: Server, path: str, body: object) -> bytes | None:
         with connected(server.base_url, _TIMEOUT_S, insecure=server.insecure) as sock:
             sock.sendall(head + sent)
             return _Answer().read_from(sock)
-    except (OSError, SessionError, httptools.HttpParserError):
+    except (OSError, SessionError):
+        return None
+    except (httptools.HttpParserError, httptools.HttpParserUpgrade):
         return None
 
 
