@@ -1,12 +1,15 @@
 """Ranks that share experts, played out in time: who is waited for, and why."""
 
 from functools import cache
+from pathlib import Path
 
 import pytest
 from tests.timeline.pair import GLOO, Plan, traces
 from tests.timeline.solo import Solo
 
 from stepscope.timeline.analyze import analyze_traces
+from stepscope.timeline.load import load_traces
+from stepscope.timeline.perfetto import perfetto_of
 from stepscope.timeline.records import Collective, Rank, TraceResult
 
 SLOW_EXPERTS = Plan(experts=lambda r, _k: 1 + 0.3 * r)
@@ -244,6 +247,20 @@ def test_a_stall_leaves_out_one_step_and_changes_no_other(name: str) -> None:
         assert rank.budget_ms.communication_wait == pytest.approx(
             usual.budget_ms.communication_wait, abs=0.004
         )
+
+
+def test_an_export_around_a_stall_holds_no_waiting_of_it(tmp_path: Path) -> None:
+    ranks = traces(STALLED["clocks"])
+    path = tmp_path / "steps.json.gz"
+    path.write_bytes(perfetto_of(ranks, 21))
+    kept, usual = analyze_traces(load_traces([path])), found(STALLED["clocks"])
+    assert kept.straggler_rank is None
+    assert family(STALLED["clocks"], GLOO).wait_ms_by_rank[1] < 0.02
+    for c in kept.collectives:
+        assert max(c.wait_ms_by_rank) < 0.03
+    for rank, same in zip(kept.ranks, usual.ranks, strict=True):
+        assert rank.n_periods == 21
+        assert _sum(rank) == pytest.approx(_sum(same), rel=0.002)
 
 
 def test_stalls_of_ranks_in_turn_hide_no_straggler() -> None:

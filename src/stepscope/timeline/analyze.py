@@ -75,7 +75,7 @@ def _matching(devices: list[Device]) -> Matching | None:
     if len(devices) < 2:
         return None
     found = match_ranks([d.trace for d in devices], [d.steps for d in devices])
-    return without_spans(found, [d.stalls for d in devices])
+    return without_spans(found, [d.left_out for d in devices])
 
 
 def _doubt_host_clocks(devices: list[Device], matching: Matching) -> None:

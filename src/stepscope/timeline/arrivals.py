@@ -155,8 +155,8 @@ def delays(found: Arrivals, devices: list[Device], late: int) -> Delays:
         lo = before[:, r] + found.offsets_ns[r]
         hi = found.start[mine, r] + found.offsets_ns[r]
         busy[:, r] = covered(device.lanes.busy, hi) - covered(device.lanes.busy, lo)
-        stalls = device.stalls[:, 0], device.stalls[:, 1]
-        stalled |= covered(stalls, hi) > covered(stalls, lo)
+        gone = device.left_out[:, 0], device.left_out[:, 1]
+        stalled |= covered(gone, hi) > covered(gone, lo)
     mine, before, busy = mine[~stalled], before[~stalled], busy[~stalled]
     idle = found.start[mine] - before - busy
     return Delays(

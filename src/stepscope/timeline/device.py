@@ -29,7 +29,8 @@ class Device:
 
     ``kind`` is the kind of step that was chosen; ``one_replay`` says that a single
     graph replay ran most operations, so that none shows what it lacks; ``start`` and
-    ``end`` bound its complete periods, int64[n] nanoseconds.
+    ``end`` bound its complete periods, int64[n] nanoseconds; ``left_out`` the stalled
+    ones, and what lay between the steps that our own export holds, int64[m, 2].
     """
 
     trace: Trace
@@ -41,7 +42,7 @@ class Device:
     one_replay: bool
     start: I64
     end: I64
-    stalls: I64
+    left_out: I64
 
     @property
     def first_period(self) -> tuple[int, int] | None:
@@ -83,7 +84,7 @@ def read_device(trace: Trace) -> Device:
         one_replay=_one_replay(trace, launched),
         start=start[~stalled],
         end=end[~stalled],
-        stalls=np.stack([start[stalled], end[stalled]], axis=1),
+        left_out=_left_out(steps, start[stalled], end[stalled]),
     )
 
 
@@ -94,6 +95,16 @@ def _stalled(lasted: I64) -> Bool:
     long: Bool = lasted > _STALLED * np.median(lasted)
     few = long.sum() <= max(1, _MOST_STALLED * len(lasted))
     return long if few else np.zeros_like(long)
+
+
+def _left_out(steps: Steps, start: I64, end: I64) -> I64:
+    """Return spans between ``start`` and ``end`` and those between steps of an export."""
+    if steps.source == "export":
+        between = steps.first_ns[1:] > steps.period_ends[:-1]
+        start = np.concatenate([start, steps.period_ends[:-1][between]])
+        end = np.concatenate([end, steps.first_ns[1:][between]])
+    spans = np.stack([start, end], axis=1)
+    return spans[np.argsort(start, kind="stable")]
 
 
 def _held_up(lasted: I64, stalled: Bool) -> Defect:

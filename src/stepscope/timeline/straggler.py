@@ -109,7 +109,7 @@ def _named(
     *,
     stages: bool,
 ) -> tuple[int | None, str]:
-    """Return the rank that is last, unless that is as it must be or ranks are missing."""
+    """Return the rank that is last, unless it must be or ranks are missing."""
     world = ranks_of_job(devices)
     last = f"of these rank {ranks[worst].rank} is last, {why}"
     if stages:
