@@ -20,11 +20,13 @@ def silent(_: Exchange) -> None:
     """Say nothing."""
 
 
-def asked(answer: bytes, body: object = None) -> tuple[object, bytes]:
+def asked(
+    answer: bytes, body: object = None, split: int | None = 1
+) -> tuple[object, bytes]:
     """What is understood of an answer that comes byte by byte, and what was sent."""
 
     def say(exchange: Exchange) -> None:
-        exchange.write(answer, split=1)
+        exchange.write(answer, split=split)
         exchange.hang_up()
 
     with ScriptedServer(say) as server:
@@ -66,6 +68,11 @@ def test_a_whole_answer_is_understood(answer: bytes) -> None:
 )
 def test_anything_else_is_no_answer(answer: bytes) -> None:
     assert asked(answer)[0] is None
+
+
+@pytest.mark.parametrize("further", [b"garbage\r\n\r\n", SIZED + BODY])
+def test_what_follows_a_whole_answer_is_not_part_of_it(further: bytes) -> None:
+    assert asked(SIZED + BODY + further, split=None)[0] == {"count": 7}
 
 
 def test_what_is_asked_goes_as_json_with_the_servers_headers() -> None:

@@ -59,7 +59,11 @@ class _Answer:
             data = sock.recv(_READ_BYTES)
             if not data:
                 break
-            self._parser.feed_data(data)
+            try:
+                self._parser.feed_data(data)
+            except httptools.HttpParserError:
+                if not self._complete:  # else it was what follows the answer
+                    raise
         # Without a length and chunks it ends with its connection.
         whole = self._complete or not self._framed
         return bytes(self._body) if whole and self._status == 200 else None
@@ -70,13 +74,15 @@ class _Answer:
 
     def on_headers_complete(self) -> None:
         status = self._parser.get_status_code()
-        self._status = status if status >= _FIRST_FINAL else None
+        if not self._complete and status >= _FIRST_FINAL:
+            self._status = status
 
     def on_body(self, body: bytes) -> None:
-        self._body += body
+        if not self._complete:
+            self._body += body
 
     def on_message_complete(self) -> None:
-        self._complete = self._status is not None
+        self._complete = self._complete or self._status is not None
 
 
 def _asked(server: Server, path: str, body: object) -> bytes | None:
