@@ -21,7 +21,9 @@ Bench = Any  # tests/board/conftest.py; a conftest can not be imported
 
 def entries(bench: Bench, *ranks: RankBudget, **over: Any) -> dict[str, BoardEntry]:
     run = bench.run(n_gpus=2, layout=Layout(tp=2))
-    board = bench.board(run, traced=(step(*ranks, **over),))
+    traced = step(*ranks, **over)
+    cell = bench.result(engine_step_ms=traced.untraced_step_ms)
+    board = bench.board(run, cell, traced=(traced,))
     return {e.hypothesis: e for e in board.entries}
 
 

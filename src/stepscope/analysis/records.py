@@ -48,7 +48,10 @@ class CellTelemetry(
 
     ``sm_clock_drop_pct_max`` is how far the slowest GPU's clock is below its maximum.
     ``util_spread_points`` is the spread of the mean utilization over GPUs; it says
-    nothing about imbalance, since a rank that waits in a collective is busy. Means
+    nothing about imbalance, since a rank that waits in a collective is busy.
+    ``power_gpus_w`` is the lowest and the highest mean power of a GPU, where there are
+    several. ``dram_bw_pct_median`` is of the GPU that reads most: ranks are not alike,
+    and the median of all samples would lie between two of them. Means
     that a source published over another window are ranges only, and nobody knows how
     many of their samples lie in the window.
     """
@@ -61,6 +64,7 @@ class CellTelemetry(
     util_spread_points: float | None = None
     power_w: float | None = None
     power_w_range: tuple[float, float] | None = None
+    power_gpus_w: tuple[float, float] | None = None
     power_limit_w: float | None = None
     sm_clock_mhz: float | None = None
     sm_clock_max_mhz: float | None = None

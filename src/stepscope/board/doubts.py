@@ -10,6 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
+from stepscope.analysis.floor import refuted
 from stepscope.analysis.records import Analysis
 from stepscope.errors import StepscopeError
 from stepscope.physics.hardware import find_gpu
@@ -60,6 +61,7 @@ def floor_doubts(run: Run, analysis: Analysis, configuration: str) -> tuple[Doub
         *_other_weights(run, launches),
         *_other_device(run, launches),
         *_too_long(run, analysis, configuration),
+        *_not_read(analysis, configuration),
     )
     return tuple(dict.fromkeys(found))
 
@@ -228,5 +230,28 @@ def _too_long(run: Run, analysis: Analysis, configuration: str) -> list[Doubt]:
             " or tokens a step are not as taken",
             "Check config.json, layout, quantization and the GPU's name; measure"
             " routing and tokens a step.",
+        )
+    ]
+
+
+def _not_read(analysis: Analysis, configuration: str) -> list[Doubt]:
+    """Say where the DRAM counter read less than the floor's bytes come to."""
+    points = [
+        point
+        for point in analysis.floor
+        if point.configuration == configuration and refuted(point)
+    ]
+    if not points:
+        return []
+    worst = max(points, key=lambda p: (p.needed_pct or 0.0) - (p.read_pct or 0.0))
+    return [
+        Doubt(
+            f"at concurrency {worst.concurrency} the bytes come to at least"
+            f" {worst.needed_pct:.3g} % of the data sheet's bandwidth over the cell,"
+            " and the DRAM counter of the GPU that reads most says"
+            f" {worst.read_pct:.3g} %: they were not moved, so routing is not uniform,"
+            " or shapes or types of weights are not as taken",
+            "Measure routing (stepscope floor --routing takes the tokens that each"
+            " expert got); check config.json, layout and quantization.",
         )
     ]

@@ -232,7 +232,12 @@ def _telemetry(cell: CellResult, findings: Sequence[Finding]) -> _Claim:
     assert telemetry is not None
     assert telemetry.power_w is not None
     power = _ranged(telemetry.power_w, telemetry.power_w_range)
-    text = f"{cell.configuration}: {power} W a GPU at {at(cell)}"
+    each = telemetry.power_gpus_w
+    if each is not None and number(each[0]) != number(each[1]):
+        power += f" W a GPU ({number(each[0])} to {number(each[1])}"
+        text = f"{cell.configuration}: {power} by GPU) at {at(cell)}"
+    else:
+        text = f"{cell.configuration}: {power} W a GPU at {at(cell)}"
     if telemetry.util_pct is not None:
         util = _ranged(telemetry.util_pct, telemetry.util_pct_range)
         text += f", utilization {util} %"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.across.records import TracedStep
-from stepscope.analysis.across.traces import decode_step_ms
+from stepscope.analysis.across.traces import decode_step_ms, is_step_of
 from stepscope.board.opinion import AT_LEAST_PCT, AT_MOST_PCT, Opinion, seen
 from stepscope.board.records import Evidence
 from stepscope.board.view import CellView
@@ -63,9 +63,12 @@ class Busy:
 
 
 def traced(view: CellView) -> TracedStep | None:
-    """Return the timeline of this configuration at this concurrency, if it is sound."""
-    here = _in_flight(view)
-    if here is None:
+    """Return the timeline of this cell's step, if there is a sound one.
+
+    That of the same load may be of another step, and is none then.
+    """
+    here, result = _in_flight(view), view.result
+    if here is None or result is None:
         return None
     found = [
         step
@@ -74,6 +77,7 @@ def traced(view: CellView) -> TracedStep | None:
         and step.concurrency == here
         and step.usable
         and step.match in ("same", "stretched")
+        and is_step_of(step, result)
     ]
     return min(found, key=lambda s: s.match != "same", default=None)
 

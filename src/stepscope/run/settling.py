@@ -128,8 +128,9 @@ def judged(blocks: Sequence[Block], most_blocks: int | None = None) -> WarmUpVer
     if bound >= MOST_RISE:
         against.insert(
             0,
-            f"throughput of the last {SIDE} blocks may still rise by"
-            f" {100 * math.expm1(bound):.1f} % over the {SIDE} before"
+            f"the last {SIDE} blocks are {_apart(rates)} than the {SIDE} before, and at"
+            f" most {100 * math.expm1(bound):.1f} % faster by how blocks scatter, where"
+            f" at most {100 * MOST_RISE:.0f} % is settled"
             f" ({', '.join(f'{rate:.0f}' for rate in rates)} tokens/s){_cold(rates)}",
         )
     why = "; ".join(reason for reason in against if reason)
@@ -141,6 +142,13 @@ def judged(blocks: Sequence[Block], most_blocks: int | None = None) -> WarmUpVer
         why=why,
         tokens_per_s=rates,
     )
+
+
+def _apart(rates: Sequence[float]) -> str:
+    """Return how far the later blocks are from the earlier ones, in words."""
+    logs = [math.log(rate) for rate in rates]
+    moved = math.expm1(statistics.fmean(logs[SIDE:]) - statistics.fmean(logs[:SIDE]))
+    return f"{abs(100 * moved):.1f} % {'faster' if moved >= 0 else 'slower'}"
 
 
 def _cold(rates: Sequence[float]) -> str:

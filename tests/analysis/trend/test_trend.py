@@ -1,6 +1,8 @@
 """Runs in order, sessions that changed, and series that moved."""
 
+import gzip
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -112,6 +114,21 @@ def test_ports_change_nothing_and_flags_do(run_of: Make) -> None:
     (change,) = identity_changes([one, two, eager])
     assert change.run == "r03"
     assert [f.field for f in change.fields] == ["command of baseline"]
+
+
+def test_a_folder_that_a_profiler_writes_to_is_no_change() -> None:
+    """Each run's profiled launch names a folder of its own; the measured ones agree."""
+    data = Path(__file__).parents[2] / "data" / "ranks"
+    runs = [
+        msgspec.msgpack.decode(gzip.decompress(p.read_bytes()), type=Run)
+        for p in sorted(data.glob("*.run.gz"))
+    ]
+    taken = [
+        Taken(run=run, path=run.id, at_unix_ns=at) for at, run in enumerate(runs, 1)
+    ]
+    assert len(taken) == 2
+    assert identity_changes(taken) == ()
+    assert "--profiler-config" not in identity(runs[0])["command of baseline"]
 
 
 def test_what_a_run_did_not_record_is_no_change(run_of: Make) -> None:

@@ -81,7 +81,14 @@ class TracedStep(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The byte floor beside the measured step at one concurrency."""
+    """The byte floor beside the measured step at one concurrency.
+
+    Attributes:
+        needed_pct: What the floor's bytes come to over the whole cell, percent of the
+            bandwidth, at least: as if every step were full.
+        read_pct: What the DRAM counter of the GPU that reads most says, the larger of
+            its mean and its median; None without a counter.
+    """
 
     configuration: str
     concurrency: int
@@ -93,6 +100,8 @@ class FloorPoint(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     times_floor: float | None
     expert_bytes: float | None = None
     bandwidth_bytes_per_s: float | None = None
+    needed_pct: float | None = None
+    read_pct: float | None = None
 
 
 class StackPart(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -16,7 +16,8 @@ from stepscope.analysis.across.records import (
     TokenStack,
     TracedStep,
 )
-from stepscope.analysis.across.traces import decode_step_ms
+from stepscope.analysis.across.traces import decode_step_ms, is_step_of
+from stepscope.analysis.floor import refuted
 from stepscope.analysis.records import CellResult
 
 #: A difference of two clocks below this share of TPOT is not told from none.
@@ -39,7 +40,8 @@ def token_stacks(
 
     Args:
         cells: All cells; those that can support nothing are left out.
-        floor: Byte floors; without one there is no such part.
+        floor: Byte floors; without one, or where the DRAM counter refutes it, there is
+            no such part.
         traced: Steps by timeline.
         leave_out: Names of further cells to leave out where others repeat them.
     """
@@ -59,6 +61,7 @@ def token_stacks(
                 p
                 for p in floor
                 if (p.configuration, p.concurrency) == (configuration, concurrency)
+                and not refuted(p)
             ),
             None,
         )
@@ -68,6 +71,7 @@ def token_stacks(
                 for t in traced
                 if (t.configuration, t.concurrency) == (configuration, concurrency)
                 and t.usable
+                and all(is_step_of(t, c) for c in here)
             ),
             None,
         )

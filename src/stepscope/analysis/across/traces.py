@@ -5,6 +5,10 @@ steps when nobody traces: of the load that was driven on the same launch before 
 profiler ran, else of the measured cells of that configuration and concurrency. A server
 that is in a session of nsys has CUPTI attached to it even while nothing is recorded, so
 of its launch only measured cells of other launches tell.
+
+A cell of the same load may have had other steps than the traced one: data-parallel
+ranks all run the graph of the fullest of them, so that one request more on a rank is
+another step. The timeline is not read for such a cell.
 """
 
 from collections.abc import Sequence
@@ -56,6 +60,17 @@ def decode_step_ms(cell: CellResult) -> tuple[float, str] | None:
     return None if tpot is None else (tpot * per_step, "TPOT")
 
 
+def is_step_of(step: TracedStep, cell: CellResult) -> bool:
+    """Return whether a cell's decode step is the one that a timeline was held against.
+
+    True too where one of the two is not known.
+    """
+    own, untraced = decode_step_ms(cell), step.untraced_step_ms
+    if own is None or not untraced:
+        return True
+    return abs(100 * (own[0] / untraced - 1)) <= MOST_STRETCH_PCT
+
+
 def traced_steps(
     run: Run, cells: Sequence[CellResult]
 ) -> tuple[tuple[TracedStep, ...], list[Finding]]:
@@ -82,6 +97,7 @@ def traced_steps(
         finding = _finding(step, attached=budget.launch in attached)
         if finding is not None:
             findings.append(finding)
+        findings += _of_another(step, _alike(configuration, concurrency, free))
     return tuple(steps), findings
 
 
@@ -99,7 +115,15 @@ def _peers(
     cells: Sequence[CellResult],
 ) -> list[CellResult]:
     """Return the untraced cells that had the same steps, the nearest kind only."""
-    alike = [
+    alike = _alike(configuration, concurrency, cells)
+    own = [c for c in alike if c.capture == "untraced" and c.launch == budget.launch]
+    return own or _measured(alike)
+
+
+def _alike(
+    configuration: str, concurrency: int | None, cells: Sequence[CellResult]
+) -> list[CellResult]:
+    return [
         c
         for c in cells
         if c.configuration == configuration
@@ -108,9 +132,37 @@ def _peers(
         and c.request_rate is None
         and decode_step_ms(c) is not None
     ]
-    own = [c for c in alike if c.capture == "untraced" and c.launch == budget.launch]
-    measured = [c for c in alike if c.valid and not c.warm_up]
-    return own or measured
+
+
+def _measured(cells: Sequence[CellResult]) -> list[CellResult]:
+    return [c for c in cells if c.valid and not c.warm_up]
+
+
+def _of_another(step: TracedStep, alike: Sequence[CellResult]) -> list[Finding]:
+    """Name the measured cells that had another step than the timeline's load."""
+    if not step.usable or step.match not in ("same", "stretched"):
+        return []
+    found = []
+    for cell in _measured(alike):
+        own = decode_step_ms(cell)
+        if own is None or is_step_of(step, cell):
+            continue
+        found.append(
+            Finding(
+                code="trace-of-another-step",
+                severity="warning",
+                message=f"the decode step of {cell.name} took {own[0]:.3g} ms"
+                f" ({own[1]}), and the timeline at concurrency {cell.concurrency} is of"
+                f" one that took {step.untraced_step_ms:.3g} ms untraced"
+                f" ({step.untraced_source}): it is not read for that cell",
+                hint="Take the timeline again, or repeat the cell. With data"
+                " parallelism look at each engine's running requests: every rank runs"
+                " the graph of the fullest one.",
+                cell=cell.name,
+                launch=cell.launch,
+            )
+        )
+    return found
 
 
 def _step(

@@ -117,6 +117,7 @@ def cell_telemetry(
         util_spread_points=_spread(chosen, "util_pct"),
         power_w=_mean(chosen, "power_w"),
         power_w_range=_range(gpus, window, "power_w"),
+        power_gpus_w=_least_and_most(chosen, "power_w"),
         power_limit_w=_mean(chosen, "power_limit_w"),
         sm_clock_mhz=_mean(chosen, "sm_clock_mhz"),
         sm_clock_max_mhz=_mean(chosen, "sm_clock_max_mhz"),
@@ -124,7 +125,7 @@ def cell_telemetry(
         throttle_reasons=_throttle(chosen),
         sm_active_pct=_mean(chosen, "sm_active_pct"),
         dram_bw_pct=_mean(chosen, "dram_bw_pct"),
-        dram_bw_pct_median=_pooled(chosen, "dram_bw_pct", np.nanmedian),
+        dram_bw_pct_median=_most(chosen, "dram_bw_pct", np.nanmedian),
         tensor_pct=_mean(chosen, "tensor_pct"),
         memory_used_gib=_memory_gib(chosen),
         host_memory_peak_gib=_host_peak_gib(machine.host, window),
@@ -230,13 +231,24 @@ def _spread(chosen: Sequence[GpuColumns], name: str) -> float | None:
     return max(means) - min(means) if len(means) > 1 else None
 
 
-def _pooled(
+def _least_and_most(
+    chosen: Sequence[GpuColumns], name: str
+) -> tuple[float, float] | None:
+    means = _gpu_means(chosen, name)
+    return (min(means), max(means)) if len(means) > 1 else None
+
+
+def _most(
     chosen: Sequence[GpuColumns],
     name: str,
     figure: Callable[[npt.NDArray[np.float64]], np.float64],
 ) -> float | None:
-    values = np.concatenate([g.values(name) for g in chosen] or [np.empty(0)])
-    return None if np.isnan(values).all() else float(figure(values))
+    """Return a figure of each GPU's samples: that of the GPU where it is largest."""
+    columns = [gpu.values(name) for gpu in chosen]
+    return max(
+        (float(figure(values)) for values in columns if not np.isnan(values).all()),
+        default=None,
+    )
 
 
 def _range(
@@ -267,7 +279,7 @@ def _throttle(chosen: Sequence[GpuColumns]) -> tuple[str, ...] | None:
 
 
 def _memory_gib(chosen: Sequence[GpuColumns]) -> float | None:
-    used = _pooled(chosen, "memory_used_bytes", np.nanmax)
+    used = _most(chosen, "memory_used_bytes", np.nanmax)
     return None if used is None else gib(used)
 
 

@@ -42,7 +42,10 @@ def identity(run: Run) -> dict[str, str]:
         "stepscope": run.tool_version,
     }
     for launch in run.launches:
-        fields |= _server(launch)
+        for name, value in _server(launch).items():
+            # Later launches of a configuration may be those of a profiler, whose
+            # command names a folder of the run.
+            fields.setdefault(name, value)
     return {
         name: str(value) for name, value in fields.items() if value not in (None, "")
     }

@@ -115,8 +115,11 @@ def _floor_with_timeline(view: CellView) -> Opinion | None:
     every = (share.evidence, at_work.evidence, rate.evidence)
     evidence = tuple(e for e in every if e is not None)
     if at_work.pct < _BUSY_PCT or not at_work.decides:
+        against = _against(view, share, floor_share(view))
         return Opinion(
-            status="standing", share_pct=min(share.pct, 100.0), evidence=evidence
+            status="standing",
+            share_pct=None if against else min(share.pct, 100.0),
+            evidence=(*evidence, *against),
         )
     return _weighed(view, share, floor_share(view), _headline(floor), evidence)
 

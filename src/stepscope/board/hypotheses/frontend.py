@@ -198,7 +198,8 @@ def _busy_core(view: CellView) -> Opinion | None:
     telemetry = view.telemetry
     if telemetry is None:
         return None
-    cpu = telemetry.process_cpu_pct.get("api-server")
+    # Several API servers may take more than a core together, and none a full one.
+    cpu = core_pct(telemetry, "api-server")
     if cpu is None or cpu < FULL_CORE_PCT:
         return None
     return Opinion(

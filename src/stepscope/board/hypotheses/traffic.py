@@ -1,6 +1,7 @@
 """The DRAM counter, and the traffic that the bytes of steps come to beside it."""
 
 from stepscope.analysis.across.points import tokens_a_step
+from stepscope.analysis.floor import LEAST_MOVED
 from stepscope.board.hypotheses.device import impossible
 from stepscope.board.hypotheses.floors import decoding
 from stepscope.board.opinion import seen
@@ -9,9 +10,6 @@ from stepscope.board.view import CellView
 
 #: Counter and floor agree within this; a counter's own scatter is about a point.
 _AGREE_POINTS = 3.0
-#: Traffic by counter over that of the floor: below it bytes that the floor counts were
-#: not moved. Measured on an H200: 1.00, 1.02 and 1.14.
-_LEAST_MOVED = 0.9
 
 
 def sampled_pct(view: CellView) -> float | None:
@@ -33,8 +31,8 @@ def counter(view: CellView) -> tuple[float, Evidence] | None:
         "DRAM bandwidth counter",
         value,
         "% of peak",
-        "GPM over the telemetry window, prefill included; real traffic reaches about"
-        " nine tenths of peak",
+        "GPM over the telemetry window, prefill included, of the GPU that reads most;"
+        " real traffic reaches about nine tenths of peak",
     )
 
 
@@ -59,7 +57,7 @@ def not_moved(view: CellView) -> Evidence | None:
     if read_as is None or traffic is None:
         return None
     # TPOT holds what prefill adds, so that nothing is left to take off there.
-    least = _LEAST_MOVED * traffic * (decoding(view, None) or 0.0)
+    least = LEAST_MOVED * traffic * (decoding(view, None) or 0.0)
     if read_as[0] >= least:
         return None
     why = (

@@ -1,5 +1,6 @@
 """warm-up: the server was not yet in the state that it stays in."""
 
+from stepscope.board.claims import number
 from stepscope.board.holes import where
 from stepscope.board.opinion import Hypothesis, Opinion, Rule, seen
 from stepscope.board.view import CellView
@@ -69,13 +70,31 @@ def _repeats_agree(view: CellView) -> Opinion | None:
 
 def _n_blocks(view: CellView) -> int:
     """Return the warm-up blocks of the cell's launch."""
-    return sum(
-        cell.warm_up
+    return len(_names_of_blocks(view))
+
+
+def _names_of_blocks(view: CellView) -> list[str]:
+    return [
+        cell.name
+        for cell in view.run.cells
+        if cell.warm_up
         and cell.capture is None
         and view.launch is not None
         and cell.launch == view.launch.name
-        for cell in view.run.cells
-    )
+    ]
+
+
+def _rates(view: CellView) -> str:
+    """Return between which throughputs the judged blocks lie, in words."""
+    names = _names_of_blocks(view)[-_MIN_BLOCKS:]
+    found = [
+        cell.output_tokens_per_s
+        for cell in view.analysis.cells
+        if cell.name in names and cell.output_tokens_per_s
+    ]
+    if not found:
+        return ""
+    return f" ({number(min(found))} to {number(max(found))} tokens/s)"
 
 
 def _beyond_blocks(view: CellView) -> str:
@@ -113,8 +132,8 @@ def _blocks(view: CellView) -> Opinion | None:
                 "warm-up blocks before the first cell",
                 float(n_blocks),
                 "",
-                "of the measured shape, and the last three agreed with the three"
-                " before; other batch sizes may still be cold",
+                "of the measured shape, and the last three were no faster than the"
+                f" three before{_rates(view)}; other batch sizes may still be cold",
             ),
         ),
     )

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from stepscope.board.planning.draft import Draft, Patch
 from stepscope.board.planning.history import EAGER, THREADS
 from stepscope.board.planning.offer import Facts, Offer
+from stepscope.board.view import core_pct
 from stepscope.recipe.schema import cpu_set
 
 #: An API server below half a core hardly holds up the larger part of a step.
@@ -63,9 +64,8 @@ def processors(facts: Facts) -> Iterator[Offer]:
 def _frontend_cpu(facts: Facts) -> list[float]:
     """Return the CPU of the API server in each cell; as good as busy where unknown."""
     told = [c.telemetry for c in facts.analysis.cells if not c.warm_up]
-    return [
-        100.0 if t is None else t.process_cpu_pct.get("api-server", 100.0) for t in told
-    ]
+    found = [None if t is None else core_pct(t, "api-server") for t in told]
+    return [100.0 if cpu is None else cpu for cpu in found]
 
 
 def graphs(facts: Facts) -> Iterator[Offer]:
@@ -97,7 +97,10 @@ def frontends(facts: Facts) -> Iterator[Offer]:
     """A second API server: does the first one hold tokens up?"""
     decides = facts.hypotheses("frontend")
     sizes = facts.sizes(decides)
-    if facts.history.engine != "vllm" or not sizes or facts.history.frontends:
+    history = facts.history
+    if history.engine != "vllm" or not sizes or history.frontends:
+        return
+    if history.n_frontends > 1:
         return
     if all(cpu < _BUSY_PCT for cpu in _frontend_cpu(facts)):
         return

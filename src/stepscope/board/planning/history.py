@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.analysis.records import Analysis
+from stepscope.board.doubts import told_degrees
 from stepscope.board.view import has_gpu
-from stepscope.run.run import Run
+from stepscope.run.run import Launch, Run
 
 #: Engines by whether they can be told to take a timeline or to log iterations.
 TRACES = ("vllm", "sglang")
@@ -17,6 +18,7 @@ DETAILS = ("vllm",)
 EAGER = {"vllm": "enforce-eager", "sglang": "disable-cuda-graph"}
 #: Engines whose compute threads are a flag, and how many they have without it.
 THREADS = {"embedded": 1}
+_FRONTENDS = "--api-server-count"
 BOOTS = ("vllm", "sglang", "llamacpp", "embedded")
 
 
@@ -43,6 +45,9 @@ class History:
         n_threads: Compute threads of the baseline; None: not a flag of the engine.
         fewer_threads: Configurations differ in their threads.
         frontends: A number of API servers was given.
+        n_frontends: API servers of the baseline: as given, else one a data-parallel
+            rank.
+        step_lines: The log of some launch holds lines of single steps.
     """
 
     ours: bool
@@ -63,6 +68,8 @@ class History:
     n_threads: int | None = None
     fewer_threads: bool = False
     frontends: bool = False
+    n_frontends: int = 1
+    step_lines: bool = False
 
 
 def history_of(run: Run, analysis: Analysis) -> History:
@@ -99,14 +106,40 @@ def history_of(run: Run, analysis: Analysis) -> History:
             c.telemetry is not None and c.telemetry.sm_active_pct is not None
             for c in analysis.cells
         ),
-        traced=frozenset(
-            t.concurrency for t in run.traces if t.concurrency is not None
-        ),
+        traced=frozenset(t.concurrency for t in run.traces if t.concurrency is not None)
+        - _of_another_step(analysis),
         n_cpus=run.machine.n_cpus,
         n_threads=threads[0] if threads else None,
         fewer_threads=len(set(threads)) > 1,
-        frontends=any("--api-server-count" in command for command in commands),
+        frontends=any(_FRONTENDS in command for command in commands),
+        n_frontends=_n_frontends(run.launches[0]) if run.launches else 1,
+        step_lines=any(_logged_steps(launch) for launch in run.launches),
     )
+
+
+def _n_frontends(launch: Launch) -> int:
+    """Return the API servers of a launch.
+
+    Source: vLLM 0.14 to 0.33 start as many as data-parallel ranks, if nobody says how
+        many.
+    """
+    words = list(launch.command)
+    given = words[words.index(_FRONTENDS) + 1 :] if _FRONTENDS in words else []
+    if given and given[0].isdigit():
+        return int(given[0])
+    return told_degrees(launch).get("dp", 1)
+
+
+def _logged_steps(launch: Launch) -> bool:
+    return launch.log is not None and any(
+        event.kind == "iteration" for event in launch.log.events
+    )
+
+
+def _of_another_step(analysis: Analysis) -> frozenset[int]:
+    """Return the concurrencies whose timeline is of another step than some cell's."""
+    names = {f.cell for f in analysis.findings if f.code == "trace-of-another-step"}
+    return frozenset(c.concurrency or 0 for c in analysis.cells if c.name in names)
 
 
 def _threads(command: Sequence[str], usual: int) -> int:
@@ -119,10 +152,6 @@ def _threads(command: Sequence[str], usual: int) -> int:
 def _details(run: Run) -> bool:
     """Whether iterations were logged: they are there, or the flag was given."""
     return any(
-        "--enable-logging-iteration-details" in launch.command
-        or (
-            launch.log is not None
-            and any(event.kind == "iteration" for event in launch.log.events)
-        )
+        "--enable-logging-iteration-details" in launch.command or _logged_steps(launch)
         for launch in run.launches
     )

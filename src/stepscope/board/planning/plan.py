@@ -29,6 +29,7 @@ SCHEMA = 1
 OFFERS: tuple[Callable[[Facts], Iterator[Offer]], ...] = (
     watching.own_run,
     watching.details,
+    watching.one_frontend,
     watching.trace,
     repeating.repeats,
     repeating.warm_up,

@@ -73,7 +73,8 @@ def _to_trace(
 
 def details(facts: Facts) -> Iterator[Offer]:
     """Iteration lines in the log: each step's period and its tokens."""
-    if facts.history.details or facts.history.engine not in DETAILS:
+    history = facts.history
+    if history.details or history.engine not in DETAILS or history.n_frontends > 1:
         return
     decides = facts.hypotheses("frontend", "prefill")
     bears_on = facts.hypotheses("scheduler")
@@ -90,6 +91,31 @@ def details(facts: Facts) -> Iterator[Offer]:
                 repeats=once(sizes),
                 details=True,
                 configurations=facts.others((*decides, *bears_on)),
+            ),
+        )
+
+
+def one_frontend(facts: Facts) -> Iterator[Offer]:
+    """The same cells with one API server, for several of them log no step."""
+    history = facts.history
+    if history.engine not in DETAILS or history.n_frontends < 2 or history.step_lines:
+        return
+    decides = facts.hypotheses("frontend", "prefill")
+    bears_on = facts.hypotheses("scheduler")
+    sizes = facts.sizes((*decides, *bears_on))
+    if sizes:
+        yield Offer(
+            id="one-frontend",
+            title="the same cells with one API server (--api-server-count 1), and each"
+            " step's tokens in the log",
+            reason=f"{history.n_frontends} API servers log no steps; one does, and what"
+            " it takes longer than them shows beside it",
+            decides=decides,
+            bears_on=bears_on,
+            needs=Draft(
+                repeats=once(sizes),
+                details=True,
+                patches=(Patch("one-frontend", {"api-server-count": 1}),),
             ),
         )
 
