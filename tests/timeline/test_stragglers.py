@@ -300,3 +300,19 @@ def test_a_stage_of_a_pipeline_is_no_straggler(n_layers: int) -> None:
     (handed,) = stages.collectives
     assert handed.per_step == 1
     assert handed.wait_ms_by_rank[0] == 0
+
+
+@pytest.mark.parametrize("n_long", [6, 9])
+def test_all_ranks_leave_out_the_same_steps_or_none(n_long: int) -> None:
+    plan = Plan(
+        n_ranks=8,
+        n_layers=4,
+        host_us=lambda r, k: 900 + 300_000 * (r == k % 8 and 2 < k < 3 + n_long),
+        offset_us=tuple(700.0 * r for r in range(8)),
+        first=(0, 1, 2, 0, 1, 2, 0, 1),
+    )
+    steps = [rank.step_ms.mean for rank in found(plan).ranks if rank.step_ms]
+    assert len(steps) == 8
+    # Ranks that begin later hold fewer steps, of which the long ones are more.
+    assert max(steps) < 1.2 * min(steps)
+    assert (max(steps) < 5) is (n_long == 6)

@@ -3,7 +3,7 @@
 from stepscope.timeline.arrivals import arrivals
 from stepscope.timeline.columns import Trace
 from stepscope.timeline.defect import DEFECTS, Defect
-from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.device import Device, read_devices
 from stepscope.timeline.matches import Matching, without_spans
 from stepscope.timeline.rank import rank_record
 from stepscope.timeline.ranks import match_ranks
@@ -26,7 +26,7 @@ def analyze_traces(
         untraced_step_ms: Step time of the same cell with the profiler off, such as
             its TPOT where no prefill shares the steps; None if unknown.
     """
-    devices = [read_device(t) for t in traces]
+    devices = read_devices(traces)
     matching = _matching(devices)
     met = None
     if matching is not None and not matching.refused:

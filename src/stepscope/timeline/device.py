@@ -1,7 +1,8 @@
 """One rank on its way to a record: trace, steps, gaps, defects, chosen periods."""
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,7 +20,8 @@ from stepscope.units import ms
 
 #: A step that lasts so many times the median one was held up by something else.
 _STALLED = 5.0
-#: Where more of the steps are that long, they are not the exception.
+#: Where more of the steps are that long, they are not the exception; but each rank may
+#: hold up all of them once.
 _MOST_STALLED = 0.25
 
 
@@ -58,8 +60,17 @@ class Device:
         return any(d.code == code for d in self.defects)
 
 
+def read_devices(traces: Sequence[Trace]) -> list[Device]:
+    """Repair traces of one capture, find steps, gaps and defects, choose periods."""
+    return _without_stalls([_read(trace) for trace in traces])
+
+
 def read_device(trace: Trace) -> Device:
-    """Repair a trace, find its steps, gaps and defects, choose periods to budget."""
+    """Do the same for one rank alone."""
+    return read_devices([trace])[0]
+
+
+def _read(trace: Trace) -> Device:
     trace = repaired(trace)
     gaps, steps = find_gaps(trace), find_steps(trace)
     launched = replays(trace)
@@ -70,10 +81,6 @@ def read_device(trace: Trace) -> Device:
         (k for k in ("decode", "step", "mixed", "prefill") if counts.get(k)), None
     )
     chosen = np.array([k == kind for k in steps.kinds], dtype=np.bool_) & whole
-    start, end = steps.first_ns[chosen], steps.period_ends[chosen]
-    stalled = _stalled(end - start)
-    if stalled.any():
-        defects.append(_held_up(end - start, stalled))
     return Device(
         trace=trace,
         steps=steps,
@@ -82,38 +89,55 @@ def read_device(trace: Trace) -> Device:
         lanes=lanes(trace, communication_mask(trace, trace.ops)),
         kind=kind,
         one_replay=_one_replay(trace, launched),
-        start=start[~stalled],
-        end=end[~stalled],
-        left_out=_left_out(steps, start[stalled], end[stalled]),
+        start=steps.first_ns[chosen],
+        end=steps.period_ends[chosen],
+        left_out=_between(steps),
     )
 
 
-def _stalled(lasted: I64) -> Bool:
-    """Return which periods are the exception, and far longer than the others."""
+def _between(steps: Steps) -> I64:
+    """Return what lies between the steps that our own export holds."""
+    ends, starts = steps.period_ends[:-1], steps.first_ns[1:]
+    apart = (starts > ends) & (steps.source == "export")
+    return np.stack([ends[apart], starts[apart]], axis=1)
+
+
+def _without_stalls(devices: list[Device]) -> list[Device]:
+    """Leave out periods that are the exception, and far longer than the others.
+
+    One verdict for all ranks: they wait for each other, so what is no exception on one
+    is none on any.
+    """
+    long = [_far_longer(d.end - d.start) for d in devices]
+    if any(n.sum() > max(len(devices), _MOST_STALLED * len(n)) for n in long):
+        return devices
+    return [
+        _without(d, n) if n.any() else d for d, n in zip(devices, long, strict=True)
+    ]
+
+
+def _far_longer(lasted: I64) -> Bool:
     if not len(lasted):
         return np.zeros(0, dtype=np.bool_)
-    long: Bool = lasted > _STALLED * np.median(lasted)
-    few = long.sum() <= max(1, _MOST_STALLED * len(lasted))
-    return long if few else np.zeros_like(long)
+    return lasted > _STALLED * np.median(lasted)
 
 
-def _left_out(steps: Steps, start: I64, end: I64) -> I64:
-    """Return spans between ``start`` and ``end`` and those between steps of an export."""
-    if steps.source == "export":
-        between = steps.first_ns[1:] > steps.period_ends[:-1]
-        start = np.concatenate([start, steps.period_ends[:-1][between]])
-        end = np.concatenate([end, steps.first_ns[1:][between]])
-    spans = np.stack([start, end], axis=1)
-    return spans[np.argsort(start, kind="stable")]
-
-
-def _held_up(lasted: I64, stalled: Bool) -> Defect:
-    n, usual = int(stalled.sum()), float(np.median(lasted))
+def _without(device: Device, stalled: Bool) -> Device:
+    lasted = device.end - device.start
+    longest, usual = ms(int(lasted.max())), ms(float(np.median(lasted)))
     detail = (
-        f"{n} of {len(lasted)} steps, up to {ms(int(lasted.max())):.4g} ms where the"
-        f" median is {ms(usual):.3g}; with them the mean is {ms(lasted.mean()):.4g}"
+        f"{int(stalled.sum())} of {len(lasted)} steps, up to {longest:.4g} ms where the"
+        f" median is {usual:.3g}; with them the mean is {ms(float(lasted.mean())):.4g}"
     )
-    return Defect("stalled-steps", detail)
+    spans = np.stack([device.start[stalled], device.end[stalled]], axis=1)
+    left_out = np.concatenate([device.left_out, spans])
+    return replace(
+        device,
+        defects=[*device.defects, Defect("stalled-steps", detail)],
+        start=device.start[~stalled],
+        end=device.end[~stalled],
+        left_out=left_out[np.argsort(left_out[:, 0], kind="stable")],
+    )
 
 
 def _one_replay(trace: Trace, launched: Replays) -> bool:

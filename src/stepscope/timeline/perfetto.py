@@ -21,7 +21,7 @@ import numpy as np
 
 from stepscope.timeline.choose import same_steps
 from stepscope.timeline.columns import I64, KERNEL, MEMCPY, STEP_MARK, Trace
-from stepscope.timeline.device import Device, read_device
+from stepscope.timeline.device import Device, read_devices
 from stepscope.timeline.graphs import call_of_ops
 from stepscope.timeline.ranks import match_ranks
 
@@ -94,7 +94,7 @@ def perfetto_of(traces: list[Trace], n_steps: int) -> bytes:
     Raises:
         RefusedError: A trace has no whole step.
     """
-    devices = [read_device(trace) for trace in traces]
+    devices = read_devices(traces)
     found = match_ranks([d.trace for d in devices], [d.steps for d in devices])
     return perfetto(devices, n_steps, found.offsets_ns)
 
