@@ -1,11 +1,14 @@
 """What runs without a graph between decode graphs: sampling, drafts, prompts."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 from tests.timeline.solo import Solo
 
 from stepscope.timeline.analyze import analyze_traces
+from stepscope.timeline.columns import HostSpans, Trace
 from stepscope.timeline.records import Rank, TraceResult
 
 _N, _LAYERS = 24, 10
@@ -20,6 +23,19 @@ def played(prompt: Callable[[int], int], sampler: Callable[[int], int]) -> Trace
         solo.eager(prompt(step), 40.0, "prompt")
         solo.end_step()
     return analyze_traces([solo.trace()])
+
+
+def annotated(trace: Trace, name: str, spans: list[tuple[float, float]]) -> Trace:
+    """Say what the host did, from and to so many microseconds."""
+    stamps = np.rint(np.array(spans) * 1000).astype(np.int64)
+    noted = HostSpans(
+        start_ns=stamps[:, 0],
+        end_ns=stamps[:, 1],
+        name=np.full(len(spans), len(trace.names)),
+        thread=np.ones(len(spans), dtype=np.int64),
+        is_annotation=np.ones(len(spans), dtype=np.bool_),
+    )
+    return replace(trace, names=(*trace.names, name), spans=noted)
 
 
 def one(found: TraceResult) -> Rank:
@@ -101,3 +117,23 @@ def test_a_draft_that_is_replayed_most_is_not_taken_for_the_step() -> None:
     found = analyze_traces([solo.trace()])
     assert one(found).steps_by_kind["decode"] == _N
     assert [f for f in found.findings if f.code == "steps-ambiguous"]
+
+
+@pytest.mark.parametrize("n_layers", [_LAYERS, _LAYERS + 1])
+def test_a_rank_that_runs_along_ends_the_step_before(n_layers: int) -> None:
+    solo, notes = Solo(), []
+    for step in range(_N):
+        begun, along = solo.host, step % 8 in (3, 4, 5)
+        solo.graph(n_layers if along else _LAYERS)
+        if not along:
+            solo.eager(3)
+            notes.append((begun, solo.host))
+        solo.end_step()
+    name = "execute_context_0(0)_generation_8(8)"
+    rank = one(analyze_traces([annotated(solo.trace(), name, notes)]))
+    usual = one(played(no_prompt, three))
+    assert rank.steps_by_kind == {"decode": _N if n_layers == _LAYERS else 15}
+    assert rank.step_ms is not None
+    assert usual.step_ms is not None
+    assert rank.step_ms.p90 == pytest.approx(usual.step_ms.p90, rel=0.01)
+    assert rank.step_ms.mean == pytest.approx(usual.step_ms.mean, rel=0.01)

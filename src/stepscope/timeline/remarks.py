@@ -149,8 +149,8 @@ def _step_findings(rank: Rank, steps: Steps) -> list[Finding]:
                 code="other-graphs",
                 severity="info",
                 message=f"rank {rank.rank}: {n_other} of {n_other + len(steps)} steps"
-                " replayed a graph of another size than the usual one, such as for"
-                " another batch size: they are in no figure of a step",
+                " replayed a graph of another size than the usual one and nothing says"
+                " of what kind they are: they are in no figure of a step",
                 hint="Capture with step annotations on.",
             )
         )

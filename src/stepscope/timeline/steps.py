@@ -182,18 +182,19 @@ def _from_annotations(trace: Trace, launched: Launched) -> Steps | None:
     some = counts > 0
     if not some.any():
         return None
-    free = launched.begins & ~held
+    free, others = launched.begins & ~held, launched.others & ~held
     by_graph = int(alone.sum() + free.sum())
     n = int(some.sum() + free.sum())
-    return _assemble(
+    steps = _assemble(
         trace,
         np.concatenate([first[some], launched.first_ns[free]]),
-        other_first=np.empty(0, dtype=np.int64),
+        other_first=launched.first_ns[others],
         kinds=[w for w, s in zip(words, some, strict=True) if s]
         + ["decode"] * int(free.sum()),
         n_ops=np.concatenate([counts[some], launched.n[free]]),
         source="graph-launches" if 2 * by_graph > n else "annotations",
     )
+    return replace(steps, n_other_graphs=int(others.sum()))
 
 
 def _within(start: I64, end: I64, at_ns: I64) -> tuple[I64, Bool]:
