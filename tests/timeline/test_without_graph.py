@@ -137,3 +137,28 @@ def test_a_rank_that_runs_along_ends_the_step_before(n_layers: int) -> None:
     assert usual.step_ms is not None
     assert rank.step_ms.p90 == pytest.approx(usual.step_ms.p90, rel=0.01)
     assert rank.step_ms.mean == pytest.approx(usual.step_ms.mean, rel=0.01)
+
+
+def test_decode_graphs_after_the_graph_of_a_prompt_are_steps() -> None:
+    solo = Solo()
+    for wave in range(4):
+        solo.graph(2 * _LAYERS)
+        solo.end_step()
+        for _ in range(10 + wave):
+            solo.graph(_LAYERS)
+            solo.eager(3)
+            solo.end_step()
+    found = analyze_traces([solo.trace()])
+    assert one(found).steps_by_kind == {"decode": 46}
+    assert "steps-ambiguous" not in {f.code for f in found.findings}
+    assert "other-graphs" in {f.code for f in found.findings}
+
+
+def test_a_trace_without_steps_says_so() -> None:
+    solo = Solo()
+    for _ in range(2):
+        solo.graph(_LAYERS)
+        solo.end_step()
+    found = analyze_traces([solo.trace()])
+    assert one(found).step_ms is None
+    assert "no-steps" in {f.code for f in found.findings}

@@ -173,8 +173,20 @@ def _source_findings(rank: Rank, doubt: str | None) -> list[Finding]:
                 code="steps-from-period",
                 severity="warning",
                 message=f"rank {rank.rank}: no graph launches or annotations; the"
-                " repeating kernel sequence may be a layer and not a step",
+                " repeating kernel sequence may be a layer and not a step, or several"
+                " steps",
                 hint="Capture with step annotations on.",
+            )
+        ]
+    if rank.step_source == "none" and rank.n_device_ops:
+        return [
+            Finding(
+                code="no-steps",
+                severity="warning",
+                message=f"rank {rank.rank}: no graph is replayed three times, no step"
+                " is annotated and no sequence of kernels repeats steadily: no figure"
+                " is of a step",
+                hint="Capture 20 to 60 steps, with step annotations on.",
             )
         ]
     if 0 < rank.n_periods < 20:

@@ -13,6 +13,8 @@ _STEADY = 0.95
 _APART = 1.5
 #: Batch sizes do not come in turn this many at a time: these are pieces of one step.
 _PIECES = 5
+#: A draft runs at most about so many times before its model does.
+_MOST_DRAFTS = 8
 
 
 def launches_per_step(sizes: I64) -> int:
@@ -56,11 +58,12 @@ def leaders(sizes: I64, modal: int) -> Bool | None:
 
     Returns:
         None where the graph that is launched most often, of ``modal`` nodes, does not
-        follow far larger ones again and again, as a draft follows its model.
+        follow far larger ones again and again, as a draft follows its model, or
+        follows so many times that it is a step, and the larger one a prompt.
     """
     large = sizes >= _APART * modal
     followed = large[:-1] & (sizes[1:] == modal)
     if followed.sum() < max(_LEAST_STEPS, 0.5 * large.sum()):
         return None
     first: Bool = large & ~np.concatenate([[False], large[:-1]])
-    return first
+    return first if (sizes == modal).sum() <= _MOST_DRAFTS * first.sum() else None
