@@ -174,3 +174,32 @@ def test_a_core_of_two_api_servers_together_is_no_full_core(bench: Bench) -> Non
     )
     said = bench.entry("frontend", None, bench.result(telemetry=seen))
     assert not [e for e in said.evidence if "CPU of the API server" in e.quantity]
+
+
+def uneven(name: str) -> dict[str, str]:
+    found = [f for f in analysis_of(name).findings if f.code == "uneven-ranks"]
+    return {f.cell or "": f.message for f in found}
+
+
+def test_a_rank_with_one_request_more_is_named_with_the_graph_that_it_costs() -> None:
+    """Its own steps say so: 7 ms with 33 on a rank, 5.3 ms with 32 on each."""
+    told = uneven("base")
+    assert "31 to 33 on a rank in 2 of 2 scrapes" in told["baseline-c64-r0"]
+    assert (
+        "the graph of 128, where an even 32 would run that of 32"
+        in told["baseline-c64-r0"]
+    )
+    slow = {c.name: (c.tpot_ms.mean or 0.0) > 6.5 for c in analysis_of("base").cells}
+    assert {name: name in told for name in slow} == slow
+
+
+def test_more_warm_up_is_not_promised_to_settle_blocks_of_two_kinds() -> None:
+    (said,) = [
+        f for f in analysis_of("base").findings if f.code == "warmup-not-converged"
+    ]
+    assert "uneven-ranks: baseline-warm2" in said.hint
+
+
+def test_ranks_that_were_alike_are_not_called_uneven() -> None:
+    assert "baseline-c64-r0" in uneven("slow")
+    assert "baseline-c64-untraced" not in uneven("slow")

@@ -54,7 +54,8 @@ def analyze(run: Run) -> Analysis:
     groups = repeat_groups(results, odd | late)
     compiled = _named(found, "jit-during-measurement")
     results = with_warm_up(run, results, compiled)
-    found += warm_up_findings(run, results, compiled)
+    uneven = _named(found, "uneven-ranks")
+    found += warm_up_findings(run, results, compiled, uneven)
     found += drift_findings(run, results, contaminated | in_decode)
     bytes_of, more = step_bytes_of(run)
     models, poor = step_models(

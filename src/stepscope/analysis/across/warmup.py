@@ -14,6 +14,7 @@ def warm_up_findings(
     run: Run,
     cells: Sequence[CellResult],
     compiled: frozenset[str] = frozenset(),
+    uneven: frozenset[str] = frozenset(),
 ) -> list[Finding]:
     """Judge each launch's warm-up blocks: the last three against the three before.
 
@@ -27,12 +28,14 @@ def warm_up_findings(
         run: The run.
         cells: Figures of its cells.
         compiled: Names of cells in which the server's log reports a compilation.
+        uneven: Names of cells whose ranks were not alike, and took another step for it.
     """
     found = []
     for launch in run.launches:
         if any(c.launch == launch.name and not c.warm_up for c in cells):
             verdict = verdict_of(run, launch, cells, compiled)
-            finding = _finding(launch, verdict)
+            blocks = [c.name for c in cells if c.launch == launch.name and c.warm_up]
+            finding = _finding(launch, verdict, _two_kinds(blocks, uneven))
             if finding is not None:
                 found.append(finding)
     return found
@@ -81,7 +84,18 @@ def _block(result: CellResult, cell: Cell | None, compiled: bool) -> Block:
     )
 
 
-def _finding(launch: Launch, verdict: WarmUpVerdict) -> Finding | None:
+def _two_kinds(blocks: Sequence[str], uneven: frozenset[str]) -> str:
+    """Return what to say where some of the blocks took another step than the others."""
+    odd = [name for name in blocks if name in uneven]
+    if not odd or len(odd) == len(blocks):
+        return ""
+    return (
+        " Blocks of two kinds of step scatter however warm the server is"
+        f" (uneven-ranks: {', '.join(odd)}): more of them need not settle it."
+    )
+
+
+def _finding(launch: Launch, verdict: WarmUpVerdict, more: str) -> Finding | None:
     if verdict.settled:
         return None
     if verdict.settled is None:
@@ -102,6 +116,6 @@ def _finding(launch: Launch, verdict: WarmUpVerdict) -> Finding | None:
         message=f"{launch.name} had not settled after {verdict.n_blocks} warm-up"
         f" blocks{cap}: {verdict.why}",
         hint="More blocks (warm_up.max_blocks) or longer ones: every later cell of"
-        " this launch carries this doubt.",
+        f" this launch carries this doubt.{more}",
         launch=launch.name,
     )

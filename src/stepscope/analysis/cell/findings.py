@@ -9,6 +9,7 @@ from stepscope.analysis.cell import (
     modes,
     open_rules,
     published,
+    rank_rules,
     records_rules,
     starved_rules,
 )
@@ -26,6 +27,7 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     records_rules.unsent,
     loop_rules.steady,
     loop_rules.stall,
+    rank_rules.uneven,
     modes.two_modes,
     open_rules.overloaded,
     open_rules.too_short,

@@ -152,7 +152,8 @@ CHANGES: tuple[Change, ...] = (
         ),
         resolves=frozenset(
             {"enforce_eager", "cudagraph_mode", "compilation_mode",
-             "max_cudagraph_capture_size", "n_cudagraph_sizes", "disable_cuda_graph"}
+             "max_cudagraph_capture_size", "n_cudagraph_sizes",
+             "cudagraph_capture_sizes", "disable_cuda_graph"}
         ),
         burden=_eager,
         moves="a graph replays a step's kernels in one call; vLLM's enforce-eager also"

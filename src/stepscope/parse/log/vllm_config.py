@@ -58,6 +58,7 @@ def _config(state: State, here: Here, match: re.Match[str]) -> None:
         state.resolve(here, "max_cudagraph_capture_size", int(largest[1]))
     if sizes is not None and sizes[1].strip():
         state.resolve(here, "n_cudagraph_sizes", sizes[1].count(",") + 1)
+        state.resolve(here, "cudagraph_capture_sizes", sizes[1].strip())
 
 
 def _args(state: State, here: Here, match: re.Match[str]) -> None:
