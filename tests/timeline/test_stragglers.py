@@ -263,6 +263,20 @@ def test_an_export_around_a_stall_holds_no_waiting_of_it(tmp_path: Path) -> None
         assert _sum(rank) == pytest.approx(_sum(same), rel=0.002)
 
 
+def test_waiting_in_the_last_step_for_a_rank_that_stalled_is_left_out() -> None:
+    plan = Plan(
+        n_ranks=3,
+        n_steps=8,
+        gloo=False,
+        host_us=lambda r, k: 900 + 300_000 * ((r, k) == (0, 7)),
+    )
+    assert found(plan).straggler_rank is None
+    assert "stalled-steps" in found(plan).quality.defects
+    for c in found(plan).collectives:
+        assert c.n_matched == 60
+        assert max(c.wait_ms_by_rank) < 0.1
+
+
 def test_stalls_of_ranks_in_turn_hide_no_straggler() -> None:
     plan = Plan(
         experts=SLOW_EXPERTS.experts,

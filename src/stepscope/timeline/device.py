@@ -111,9 +111,7 @@ def _without_stalls(devices: list[Device]) -> list[Device]:
     long = [_far_longer(d.end - d.start) for d in devices]
     if any(n.sum() > max(len(devices), _MOST_STALLED * len(n)) for n in long):
         return devices
-    return [
-        _without(d, n) if n.any() else d for d, n in zip(devices, long, strict=True)
-    ]
+    return [_without(d, n) for d, n in zip(devices, long, strict=True)]
 
 
 def _far_longer(lasted: I64) -> Bool:
@@ -123,21 +121,40 @@ def _far_longer(lasted: I64) -> Bool:
 
 
 def _without(device: Device, stalled: Bool) -> Device:
-    lasted = device.end - device.start
-    longest, usual = ms(int(lasted.max())), ms(float(np.median(lasted)))
-    detail = (
-        f"{int(stalled.sum())} of {len(lasted)} steps, up to {longest:.4g} ms where the"
-        f" median is {usual:.3g}; with them the mean is {ms(float(lasted.mean())):.4g}"
-    )
     spans = np.stack([device.start[stalled], device.end[stalled]], axis=1)
-    left_out = np.concatenate([device.left_out, spans])
+    left_out = np.concatenate([device.left_out, spans, _stalled_at_the_end(device)])
+    defects = [*device.defects]
+    if stalled.any():
+        defects.append(_held_up(device.end - device.start, int(stalled.sum())))
     return replace(
         device,
-        defects=[*device.defects, Defect("stalled-steps", detail)],
+        defects=defects,
         start=device.start[~stalled],
         end=device.end[~stalled],
         left_out=left_out[np.argsort(left_out[:, 0], kind="stable")],
     )
+
+
+def _stalled_at_the_end(device: Device) -> I64:
+    """Return the span of the last step where that, though no whole one, is too long.
+
+    Ranks that were not held up wait in it for one whose step before is the long one.
+    """
+    steps, lasted = device.steps, device.end - device.start
+    none = np.empty((0, 2), dtype=np.int64)
+    if not len(lasted) or steps.period_ends[-1] > 0:
+        return none
+    last = np.array([[steps.first_ns[-1], steps.end_ns]])
+    return last if np.diff(last) > _STALLED * np.median(lasted) else none
+
+
+def _held_up(lasted: I64, n: int) -> Defect:
+    longest, usual = ms(int(lasted.max())), ms(float(np.median(lasted)))
+    detail = (
+        f"{n} of {len(lasted)} steps, up to {longest:.4g} ms where the"
+        f" median is {usual:.3g}; with them the mean is {ms(float(lasted.mean())):.4g}"
+    )
+    return Defect("stalled-steps", detail)
 
 
 def _one_replay(trace: Trace, launched: Replays) -> bool:
