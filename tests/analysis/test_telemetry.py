@@ -5,13 +5,16 @@ import msgspec
 import pytest
 
 from stepscope.analysis.analyze import analyze
+from stepscope.analysis.cell.taking_part import Asked, Part, asked_of, taking_part
 from stepscope.analysis.cell.telemetry import Machine, cell_telemetry, coverage_gap
 from stepscope.analysis.cell.window import Window
 from stepscope.analysis.records import CellTelemetry
 from stepscope.run.requests import Request
-from stepscope.run.run import Cell, Run
+from stepscope.run.run import Cell, Launch, Run
 from stepscope.run.samples import GpuSample, HostSample, ProcessSample, Samples
+from stepscope.run.serverlog import Ledger, ServerLog
 
+GIB = 1 << 30
 MS = 1_000_000
 S = 1_000_000_000
 
@@ -95,6 +98,85 @@ def test_gpus_that_hold_no_memory_take_no_part() -> None:
     found = taken(Samples(gpu=(*used, *idle)), Window(2 * S, 4 * S), None)
     assert (found.util_pct, found.util_spread_points) == (100.0, None)
     assert found.dram_bw_pct_median == 60.0
+
+
+#: A server on GPU 1 of an H200 node that had asked for 111.84 GiB, and another
+#: program's memory on GPU 0, while it served.
+NEIGHBOUR = (139.74, 112.49)
+
+
+def test_a_neighbour_that_holds_more_memory_takes_no_part() -> None:
+    """Utilization read 50 % and power 361 W as means of both; 96 % and 586 W here."""
+    both = tuple(
+        msgspec.structs.replace(
+            s, gpu=g, util_pct=util, power_w=watts, memory_used_bytes=int(held * GIB)
+        )
+        for g, util, watts, held in (
+            (0, 4.0, 137.0, NEIGHBOUR[0]),
+            (1, 96.0, 586.0, NEIGHBOUR[1]),
+        )
+        for s in gpus()
+    )
+    machine, window = Machine.of(Samples(gpu=both)), Window(2 * S, 4 * S)
+    found = cell_telemetry(machine, window, None, Asked(1, 111.84 * GIB))
+    assert found is not None
+    assert (found.util_pct, found.power_w) == (96.0, 586.0)
+    assert (found.util_spread_points, found.power_gpus_w) == (None, None)
+
+
+def test_gpus_are_told_apart_by_what_the_server_asked_for() -> None:
+    held = [g * GIB for g in NEIGHBOUR]
+    assert taking_part(held, Asked(1, 111.84 * GIB)) == Part((1,), (0,))
+    # Two ranks hold alike, and somewhat more than they asked for.
+    ranks = [123.03 * GIB, 123.82 * GIB]
+    assert taking_part(ranks, Asked(2, 118.83 * GIB)) == Part((0, 1))
+
+
+@pytest.mark.parametrize("asked", [Asked(1), Asked(1, 60.0 * (1 << 30))])
+def test_where_nothing_tells_them_apart_that_is_said(asked: Asked) -> None:
+    found = taking_part([g * GIB for g in NEIGHBOUR], asked)
+    assert found == Part((), (0, 1), told=False)
+
+
+def test_means_of_gpus_that_may_be_anothers_are_left_out() -> None:
+    both = tuple(
+        msgspec.structs.replace(s, gpu=g, memory_used_bytes=held)
+        for g, held in ((0, 140), (1, 112))
+        for s in gpus()
+    )
+    cell, window = Machine.of(Samples(gpu=both)), Window(2 * S, 4 * S)
+    found = cell_telemetry(cell, window, None, Asked(1))
+    assert found is not None
+    assert (found.util_pct, found.n_samples_in_window) == (None, 21)
+
+
+def test_two_servers_that_asked_for_the_same_are_not_told_apart() -> None:
+    assert not taking_part([90.0 * GIB, 90.5 * GIB], Asked(1, 89.0 * GIB)).told
+
+
+def test_without_a_number_of_gpus_all_that_hold_memory_count() -> None:
+    assert taking_part([80.0 * GIB, 80.0 * GIB, GIB]) == Part((0, 1))
+
+
+def test_a_log_says_how_many_gpus_its_server_uses() -> None:
+    degrees: dict[str, str | int | float | bool | None] = {
+        "tensor_parallel_size": 2,
+        "data_parallel_size": 2,
+        "pipeline_parallel_size": 1,
+    }
+    log = ServerLog(
+        engine="vllm",
+        version="0.26.0",
+        n_lines=1,
+        resolved=degrees,
+        ledger=Ledger(requested_gib=100.0),
+    )
+    one = Launch(name="l0", configuration="base", ready=True, log=log)
+    assert asked_of(one, 1) == Asked(4, 100.0 * GIB)
+    silent = msgspec.structs.replace(one, log=None)
+    assert asked_of(silent, 1) == Asked(1)
+    flagged = msgspec.structs.replace(silent, command=("serve", "--tp-size", "2"))
+    assert asked_of(flagged, 1) == Asked(2)
 
 
 def test_where_nobody_says_what_memory_they_hold_all_gpus_count() -> None:

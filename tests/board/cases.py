@@ -120,6 +120,7 @@ CASES: dict[str, dict[str, Change]] = {
         "clocks 15 % down, power cap at 200 of 700 W": power(0.85, drawn_w=200.0),
         "clocks 15 % down, power cap and idle": power(0.85, reasons=5),
         "one of eight GPUs 14 % down under the cap": then(
+            resolved(tensor_parallel_size=8),
             power(1.0),
             beside_idle_gpus(6, sm_clock_mhz=1980.0),
             lambda run: of_samples(

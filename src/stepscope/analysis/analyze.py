@@ -35,7 +35,7 @@ from stepscope.run.run import Run
 
 def analyze(run: Run) -> Analysis:
     """Return figures, groups, models, floors, boots, comparisons and findings."""
-    machine = Machine.of(run.samples)
+    machine = Machine.of(run.samples, run.n_gpus)
     found: list[Finding] = []
     results = []
     in_decode: set[str] = set()

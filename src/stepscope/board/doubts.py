@@ -4,12 +4,12 @@ A floor is arithmetic on a config.json and a GPU's name. Where the log, the memo
 use or the step itself says that one of the two is another, the floor supports nothing.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
 import msgspec
 
+from stepscope.analysis.degrees import flag_of, told_degrees
 from stepscope.analysis.floor import refuted
 from stepscope.analysis.records import Analysis
 from stepscope.errors import StepscopeError
@@ -28,12 +28,6 @@ _LEAST_LOADED = 0.9
 _MOST_LOADED = 1.6
 #: Drivers count a "141 GB" device as 150.7e9 bytes.
 _DRIVER_COUNTS = 1.1
-#: Degrees of a layout: their name in logs, and the flags that set them.
-_DEGREES: dict[str, tuple[str, tuple[str, ...]]] = {
-    "tp": ("tensor", ("--tensor-parallel-size", "-tp", "--tp", "--tp-size")),
-    "pp": ("pipeline", ("--pipeline-parallel-size", "-pp", "--pp", "--pp-size")),
-    "dp": ("data", ("--data-parallel-size", "-dp", "--dp", "--dp-size")),
-}
 #: Fields of a config.json that only a mixture of experts has.
 _ROUTES = ("num_experts_per_tok", "num_experts_per_token", "moe_intermediate_size")
 _PLAIN = (None, "None", "none", False, "")
@@ -64,33 +58,6 @@ def floor_doubts(run: Run, analysis: Analysis, configuration: str) -> tuple[Doub
         *_not_read(analysis, configuration),
     )
     return tuple(dict.fromkeys(found))
-
-
-def told_degrees(launch: Launch) -> dict[str, int]:
-    """Return the degrees of parallelism that a launch's log or command tells.
-
-    Keys are those of ``Layout``; what nobody tells is left out.
-    """
-    resolved = {} if launch.log is None else launch.log.resolved
-    found: dict[str, int] = {}
-    for name, (kind, flags) in _DEGREES.items():
-        value = resolved.get(f"{kind}_parallel_size")
-        if isinstance(value, (int, float)):
-            found[name] = int(value)
-        elif (told := _flag(launch.command, flags)) is not None and told.isdigit():
-            found[name] = int(told)
-    return found
-
-
-def _flag(command: Sequence[str], flags: Sequence[str]) -> str | None:
-    """Return the value that a command gives to one of some flags; None: none."""
-    for at, word in enumerate(command):
-        flag, equals, value = word.partition("=")
-        if flag in flags and equals:
-            return value
-        if flag in flags and at + 1 < len(command):
-            return command[at + 1]
-    return None
 
 
 def _other_layout(run: Run, launches: list[Launch]) -> list[Doubt]:
@@ -147,7 +114,7 @@ def _quantized(launch: Launch) -> str | None:
     resolved = None if launch.log is None else launch.log.resolved.get("quantization")
     if resolved not in _PLAIN:
         return str(resolved)
-    told = _flag(launch.command, ("--quantization", "-q"))
+    told = flag_of(launch.command, ("--quantization", "-q"))
     return None if told in _PLAIN else told
 
 

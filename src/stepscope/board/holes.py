@@ -36,6 +36,7 @@ SETTLES: dict[str, str] = {
 }
 TELEMETRY_SETTLES: dict[str, str] = {
     "telemetry-window-mismatch": "Sample on the same clock as the client.",
+    "gpus-not-told": "Measure where no other program uses a GPU.",
     "telemetry-too-sparse": "Sample more often, or measure for longer.",
 }
 

@@ -8,8 +8,9 @@ import numpy as np
 from stepscope.analysis.across.records import FloorPoint, RepeatGroup
 from stepscope.analysis.across.stepmodel import step_ms
 from stepscope.analysis.cell.columns import columns
+from stepscope.analysis.degrees import told_degrees
 from stepscope.analysis.records import Analysis, CellResult, CellTelemetry
-from stepscope.board.doubts import Doubt, floor_doubts, told_degrees
+from stepscope.board.doubts import Doubt, floor_doubts
 from stepscope.board.experiments.pairs import Pair, pairs_of
 from stepscope.findings import Finding
 from stepscope.run.run import Cell, Launch, Run

@@ -6,7 +6,13 @@ from stepscope.analysis.cell.latency import chunks_per_token
 from stepscope.analysis.cell.measured import Measured
 from stepscope.analysis.cell.result import client_gap_pct, client_tpot_ms
 from stepscope.analysis.cell.saying import about
-from stepscope.analysis.cell.telemetry import MIN_SAMPLES, coverage_gap, n_inside
+from stepscope.analysis.cell.taking_part import asked_of
+from stepscope.analysis.cell.telemetry import (
+    MIN_SAMPLES,
+    coverage_gap,
+    n_inside,
+    part_of,
+)
 from stepscope.findings import Finding
 from stepscope.run.client import GAP_OK_PCT, GAP_VOID_PCT
 from stepscope.units import seconds
@@ -129,6 +135,35 @@ def log(m: Measured) -> Iterator[Finding]:
             f"line {found[0].line} of the log, in the cell's span:"
             f" {found[0].text[:120]}{more}",
             "The cell holds a compilation; warm up with this shape and repeat it.",
+        )
+
+
+def other_gpus(m: Measured) -> Iterator[Finding]:
+    """Name GPUs that another program holds, or say that nobody can tell them."""
+    if m.window is None or not m.machine.gpus:
+        return
+    asked = asked_of(m.launch, m.machine.n_gpus)
+    part = part_of(m.machine, m.window, asked)
+    names = [g.samples[0].gpu for g in m.machine.gpus]
+    if part.told and part.others:
+        others = ", ".join(str(names[i]) for i in part.others)
+        yield about(
+            m,
+            "gpus-of-others",
+            f"another program holds memory of GPU {others}; utilization, power and"
+            " counters are those of GPU"
+            f" {', '.join(str(names[i]) for i in part.own)}, which the server's memory"
+            " is on",
+            severity="info",
+        )
+    elif not part.told:
+        yield about(
+            m,
+            "gpus-not-told",
+            f"{len(part.others)} GPUs hold memory and the server uses {asked.n_gpus};"
+            " nothing tells which are its own, so utilization, power and counters are"
+            " left out",
+            "Measure where no other program uses a GPU.",
         )
 
 

@@ -36,6 +36,7 @@ RULES: tuple[Callable[[Measured], Iterator[Finding]], ...] = (
     beside_rules.server,
     beside_rules.log,
     beside_rules.telemetry,
+    beside_rules.other_gpus,
     starved_rules.starved,
     published.window_of_means,
     published.prefill_in_tpot,

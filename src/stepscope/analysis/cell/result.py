@@ -20,6 +20,7 @@ from stepscope.analysis.cell.measured import (
 )
 from stepscope.analysis.cell.published import published_telemetry
 from stepscope.analysis.cell.steady import steady_tokens_per_s
+from stepscope.analysis.cell.taking_part import asked_of
 from stepscope.analysis.cell.telemetry import cell_telemetry
 from stepscope.analysis.cell.window import Window, waves
 from stepscope.analysis.records import CellResult, CellTelemetry, Stats
@@ -203,7 +204,8 @@ def _telemetry(m: Measured) -> CellTelemetry | None:
     command = None
     if m.cell.started_at_ns is not None and m.cell.ended_at_ns is not None:
         command = Window(m.cell.started_at_ns, m.cell.ended_at_ns)
-    return cell_telemetry(m.machine, m.window, command)
+    asked = asked_of(m.launch, m.machine.n_gpus)
+    return cell_telemetry(m.machine, m.window, command, asked)
 
 
 def _usd(rate: float | None, cost: Cost | None) -> float | None:

@@ -12,6 +12,7 @@ from stepscope.analysis.cell.processes import (
     inside,
     process_cpu,
 )
+from stepscope.analysis.cell.taking_part import NOTHING, Asked, Part, taking_part
 from stepscope.analysis.cell.window import Window
 from stepscope.analysis.records import CellTelemetry
 from stepscope.run.samples import GpuSample, HostSample, Samples
@@ -54,16 +55,17 @@ class Machine:
     """All samples of a run, sorted once and read by every cell.
 
     ``steps_back``: where the samples' clock went backwards: instant, and by how much,
-    nanoseconds.
+    nanoseconds. ``n_gpus``: how many the run says it uses.
     """
 
     gpus: tuple[GpuColumns, ...]
     host: tuple[HostSample, ...]
     samples: Samples
     steps_back: tuple[tuple[int, int], ...] = ()
+    n_gpus: int | None = None
 
     @classmethod
-    def of(cls, samples: Samples) -> "Machine":
+    def of(cls, samples: Samples, n_gpus: int | None = None) -> "Machine":
         """Sort a run's samples by GPU."""
         by_gpu: dict[int, list[GpuSample]] = {}
         for sample in samples.gpu:
@@ -84,33 +86,37 @@ class Machine:
             host=samples.host,
             samples=samples,
             steps_back=tuple(back),
+            n_gpus=n_gpus,
         )
 
 
 def cell_telemetry(
-    machine: Machine, window: Window, command: Window | None
+    machine: Machine,
+    window: Window,
+    command: Window | None,
+    asked: Asked = NOTHING,
 ) -> CellTelemetry | None:
     """Return means over the telemetry window; None where nothing was sampled.
 
-    Means weigh samples equally and GPUs equally, of the GPUs that take part: those
-    that hold at least half of the memory that the fullest one does. With clock slack
-    the means are taken at the latest position, and ``*_range`` spans nine positions
-    across the slack.
+    Means weigh samples equally and GPUs equally, of the GPUs that take part; none where
+    nothing tells which these are. With clock slack the means are taken at the latest
+    position, and ``*_range`` spans nine positions across the slack.
 
     Args:
         machine: The run's samples.
         window: The telemetry window, with its slack.
         command: From the start of the measuring command to its end: what a reader of
             unclipped samples would have averaged.
+        asked: What the server asked for: which GPUs take part.
     """
     if not (machine.gpus or machine.host or machine.samples.process):
         return None
-    gpus = _taking_part(machine.gpus, window)
+    gpus = tuple(machine.gpus[i] for i in part_of(machine, window, asked).own)
     chosen = [_clip(gpu, window) for gpu in gpus]
     cpu = process_cpu(machine.samples.process, window)
     return CellTelemetry(
         n_samples_total=_n_total(machine, command),
-        n_samples_in_window=max((g.at.size for g in chosen), default=0),
+        n_samples_in_window=n_inside(machine, window),
         window_s=seconds(window.length_ns),
         util_pct=_mean(chosen, "util_pct"),
         util_pct_range=_range(gpus, window, "util_pct"),
@@ -175,23 +181,15 @@ def _clip(gpu: GpuColumns, window: Window) -> GpuColumns:
     return GpuColumns(at=gpu.at[low:high], samples=gpu.samples[low:high])
 
 
-def _taking_part(
-    gpus: tuple[GpuColumns, ...], window: Window
-) -> tuple[GpuColumns, ...]:
-    """Return the GPUs whose memory is in use; all where nobody says how much.
-
-    A machine's other GPUs idle beside a server on one of them, and would halve every
-    mean.
-    """
-    held = [_clip(gpu, window).values("memory_used_bytes") for gpu in gpus]
-    peaks = [
-        None if np.isnan(values).all() else float(np.nanmax(values)) for values in held
-    ]
-    most = max((peak for peak in peaks if peak is not None), default=0.0)
-    return tuple(
-        gpu
-        for gpu, peak in zip(gpus, peaks, strict=True)
-        if peak is None or 2 * peak >= most
+def part_of(machine: Machine, window: Window, asked: Asked) -> Part:
+    """Return which of the sampled GPUs take part in what was measured in a window."""
+    held = [_clip(gpu, window).values("memory_used_bytes") for gpu in machine.gpus]
+    return taking_part(
+        [
+            None if np.isnan(values).all() else float(np.nanmax(values))
+            for values in held
+        ],
+        asked,
     )
 
 

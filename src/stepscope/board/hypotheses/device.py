@@ -41,7 +41,9 @@ def _resident_of_window(view: CellView) -> tuple[float, str] | None:
     telemetry = view.telemetry
     if telemetry is None or telemetry.util_pct is None:
         return None
-    if view.findings("telemetry-window-mismatch", "telemetry-too-sparse"):
+    if view.findings(
+        "telemetry-window-mismatch", "telemetry-too-sparse", "gpus-not-told"
+    ):
         return None
     high = max(telemetry.util_pct, *(telemetry.util_pct_range or (0.0,)))
     high = min(high + (telemetry.util_spread_points or 0.0), 100.0)

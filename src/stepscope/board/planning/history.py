@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepscope.analysis.degrees import told_degrees
 from stepscope.analysis.records import Analysis
-from stepscope.board.doubts import told_degrees
 from stepscope.board.view import has_gpu
 from stepscope.run.run import Launch, Run
 
