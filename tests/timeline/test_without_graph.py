@@ -162,3 +162,18 @@ def test_a_trace_without_steps_says_so() -> None:
     found = analyze_traces([solo.trace()])
     assert one(found).step_ms is None
     assert "no-steps" in {f.code for f in found.findings}
+
+
+def test_a_long_prompt_is_no_stall() -> None:
+    solo, notes = Solo(), []
+    for step in range(9):
+        begun = solo.host
+        solo.eager(150, 90.0 if step == 4 else 9.0, "prompt")
+        notes.append((begun, solo.host))
+        solo.end_step()
+    name = "execute_context_1(512)_generation_0(0)"
+    found = analyze_traces([annotated(solo.trace(), name, notes)])
+    rank = one(found)
+    assert rank.step_kind == "prefill"
+    assert rank.n_periods == 8
+    assert "stalled-steps" not in found.quality.defects

@@ -106,8 +106,10 @@ def _without_stalls(devices: list[Device]) -> list[Device]:
     """Leave out periods that are the exception, and far longer than the others.
 
     One verdict for all ranks: they wait for each other, so what is no exception on one
-    is none on any.
+    is none on any. Steps that hold prompts last as long as these are; of them none is.
     """
+    if any(d.kind in ("mixed", "prefill") for d in devices):
+        return devices
     long = [_far_longer(d.end - d.start) for d in devices]
     if any(n.sum() > max(len(devices), _MOST_STALLED * len(n)) for n in long):
         return devices
