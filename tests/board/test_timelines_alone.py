@@ -38,6 +38,15 @@ def test_its_timeline_is_read_and_not_asked_for(bench: Bench) -> None:
     assert "driven while nobody traced" in board.sentences[0]
 
 
+def test_every_load_that_was_driven_is_named(bench: Bench) -> None:
+    driven = [
+        bench.result(name=name, concurrency=c, warm_up=True, capture="untraced")
+        for name, c in (("base-c8-untraced", 8), ("base-c16-untraced", 16))
+    ]
+    said = bench.board(None, *driven).sentences[0]
+    assert "(base-c8-untraced, base-c16-untraced)" in said
+
+
 def test_beside_measured_cells_it_is_left_out(bench: Bench) -> None:
     driven = bench.result(name="t", concurrency=8, warm_up=True, capture="untraced")
     board = bench.board(None, bench.result(), driven, traced=(traced(),))

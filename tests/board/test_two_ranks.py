@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from stepscope.analysis.analyze import analyze
+from stepscope.analysis.compare.compare import compare
+from stepscope.analysis.compare.measured import Measured, doubtful
 from stepscope.analysis.records import Analysis, CellResult
 from stepscope.board.judge import judge
 from stepscope.board.planning.choose import Budget
@@ -203,3 +205,19 @@ def test_more_warm_up_is_not_promised_to_settle_blocks_of_two_kinds() -> None:
 def test_ranks_that_were_alike_are_not_called_uneven() -> None:
     assert "baseline-c64-r0" in uneven("slow")
     assert "baseline-c64-untraced" not in uneven("slow")
+
+
+def test_a_comparison_carries_that_ranks_were_not_alike() -> None:
+    sides = [
+        Measured(
+            run_of(n),
+            analysis_of(n).cells,
+            frozenset(),
+            n,
+            doubts=doubtful(analysis_of(n).findings),
+        )
+        for n in ("base", "slow")
+    ]
+    found = compare(sides, "base:baseline", ("slow:baseline",))
+    codes = [f.code for f in found.findings]
+    assert "uneven-ranks" in codes

@@ -69,10 +69,11 @@ def _beside_timelines(analysis: Analysis, judged: Sequence[Regime]) -> tuple[str
     if not driven:
         return ()
     first = driven[0]
+    names = ", ".join(c.name for c in driven if c.configuration == first.configuration)
     entries = [r for r in judged if r.entry.scope.configuration == first.configuration]
     return (
         "Nothing was measured but what timelines need; the board is of the load that"
-        f" was driven while nobody traced ({first.name}).",
+        f" was driven while nobody traced ({names}).",
         _of_each(first.configuration, _causes(entries), driven, judged),
     )
 

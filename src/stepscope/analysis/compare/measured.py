@@ -14,6 +14,7 @@ _DOUBTS = (
     "not-steady",
     "jit-during-measurement",
     "failed-requests",
+    "uneven-ranks",
 )
 #: Findings whose cells are compared only where their point has no others.
 _ANOMALOUS = frozenset({"first-run-contaminated", "stall", "ttft-not-monotone"})
