@@ -106,16 +106,32 @@ def test_graphs_of_another_size_that_are_left_out_are_told() -> None:
     assert "10 of 24" in said
 
 
-def test_a_draft_that_is_replayed_most_is_not_taken_for_the_step() -> None:
+@pytest.mark.parametrize("n_sizes", [1, 3])
+def test_a_draft_that_is_replayed_most_is_not_taken_for_the_step(n_sizes: int) -> None:
     solo = Solo()
     for step in range(_N):
-        solo.graph(2 * _LAYERS)
+        size = step // 7 % n_sizes
+        solo.graph(2 * _LAYERS + size)
         for _ in range(2 + step * 5 % 3 + (step % 7 == 0)):
-            solo.graph(6)
+            solo.graph(6 + size)
         solo.eager(3)
         solo.end_step()
     found = analyze_traces([solo.trace()])
     assert one(found).steps_by_kind["decode"] == _N
+    assert [f for f in found.findings if f.code == "steps-ambiguous"]
+
+
+@pytest.mark.parametrize("n_sizes", [2, 5])
+def test_batch_sizes_that_come_in_turn_are_not_one_step(n_sizes: int) -> None:
+    solo = Solo()
+    for step in range(30):
+        solo.graph(_LAYERS + step * 3 % n_sizes)
+        solo.eager(3)
+        solo.end_step()
+    found = analyze_traces([solo.trace()])
+    rank = one(found)
+    assert rank.kernels_per_step is not None
+    assert rank.kernels_per_step < 19 * (_LAYERS + n_sizes)
     assert [f for f in found.findings if f.code == "steps-ambiguous"]
 
 

@@ -5,13 +5,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.timeline.columns import I64, Bool, Trace
-from stepscope.timeline.turns import heads, launches_per_step, leaders
+from stepscope.timeline.turns import WHOLE_NODES, heads, launches_per_step, leaders
 
 #: A decode graph has at least this many nodes, and is replayed at least this often.
 LEAST_NODES = 20
 LEAST_REPLAYS = 3
-#: Smaller graphs may be pieces of a step, such as what lies between two attentions.
-_WHOLE_NODES = 100
 _MAY_BE_PARTS = (
     "a step may be several of them (a draft, pieces), and each was taken for a step of"
     " its own"
@@ -92,7 +90,7 @@ def _begin(n: I64) -> tuple[Bool, bool, str | None]:
     if period > 1:
         text = f"{period} graphs are launched in turn, and none tells which is first"
         return n == modal, True, f"{text} in a step: {_MAY_BE_PARTS}"
-    if modal < _WHOLE_NODES:
+    if modal < WHOLE_NODES:
         text = f"a graph of {modal} nodes is small for a whole step: {_MAY_BE_PARTS}"
         return n == modal, True, text
     return n == modal, True, None

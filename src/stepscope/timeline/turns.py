@@ -11,8 +11,11 @@ _STEADY = 0.95
 #: Graphs of one model at two batch sizes hold about as many nodes; those of a model
 #: and its draft do not.
 _APART = 1.5
-#: Batch sizes do not come in turn this many at a time: these are pieces of one step.
+#: Batch sizes do not come in turn this many at a time: these are pieces of one step,
+#: unless each is large enough for one.
 _PIECES = 5
+#: Smaller graphs may be pieces of a step, such as what lies between two attentions.
+WHOLE_NODES = 100
 #: A draft runs at most about so many times before its model does.
 _MOST_DRAFTS = 8
 
@@ -41,7 +44,8 @@ def heads(sizes: I64, period: int) -> Bool | None:
         where no graph tells where a step begins.
     """
     pattern = sizes[-period - period // 2 :][:period]
-    if period < _PIECES and pattern.max() < _APART * pattern.min():
+    alike = pattern.max() < _APART * pattern.min()
+    if alike and (period < _PIECES or pattern.min() >= WHOLE_NODES):
         return None
     kinds, n = np.unique(pattern, return_counts=True)
     if period >= _PIECES:
@@ -62,8 +66,8 @@ def leaders(sizes: I64, modal: int) -> Bool | None:
         follows so many times that it is a step, and the larger one a prompt.
     """
     large = sizes >= _APART * modal
-    followed = large[:-1] & (sizes[1:] == modal)
+    followed = large[:-1] & ~large[1:]
     if followed.sum() < max(_LEAST_STEPS, 0.5 * large.sum()):
         return None
     first: Bool = large & ~np.concatenate([[False], large[:-1]])
-    return first if (sizes == modal).sum() <= _MOST_DRAFTS * first.sum() else None
+    return first if (~large).sum() <= _MOST_DRAFTS * first.sum() else None
