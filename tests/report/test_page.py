@@ -30,6 +30,7 @@ from stepscope.report.content import (
 )
 from stepscope.report.inert import fit
 from stepscope.report.page import html
+from stepscope.report.steps import step_time
 from stepscope.run.run import Launch, Run
 
 Small = Any  # tests/report/conftest.py; a conftest can not be imported
@@ -289,6 +290,21 @@ def test_links_follow_the_page_to_where_it_is_written(
     home: str | None, link: str | None
 ) -> None:
     assert path_link("cells/a", home) == link
+
+
+def test_a_floor_that_the_counter_refutes_is_told_and_not_drawn(small: Small) -> None:
+    """Two H200s that share experts read 20 % where uniform routing needs 40 %."""
+    point = replace(small.analysis().floor[0], needed_pct=39.7, read_pct=20.1)
+    analysis = replace(small.analysis(), floor=(point,))
+    said = Page(html(small.run(), analysis, small.board())).text
+    assert "these bytes were not moved" in said
+    assert "20.1 %" in said
+    (model,) = analysis.step_model
+    figure = step_time("baseline", model, analysis.floor, 0)
+    assert figure is not None
+    assert "floor" not in figure.note
+    plain = Page(html(small.run(), small.analysis(), small.board())).text
+    assert "these bytes were not moved" not in plain
 
 
 def test_every_figure_of_a_cell_has_its_name_on_the_page() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from stepscope.analysis.floor import refuted
 from stepscope.analysis.records import Analysis
 from stepscope.board.records import Board
 from stepscope.report import content, inert
@@ -102,6 +103,7 @@ def _functions(
     )
     return {
         "told": links.told,
+        "refuted": refuted,
         "told_at": lambda configuration, concurrency: links.link(
             content.points(analysis).get((configuration, concurrency), ""),
             shown(concurrency),

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from stepscope.analysis.across.records import FloorPoint, StepModel
+from stepscope.analysis.floor import refuted
 from stepscope.board.claims import number
 from stepscope.report.figure import Figure, series
 
@@ -76,6 +77,7 @@ def _floors(own: Sequence[FloorPoint]) -> list[dict[str, object]]:
             f" {number(point.seqs_per_rank)}",
         }
         for point in sorted(own, key=lambda p: p.seqs_per_rank)
+        if not refuted(point)
     ]
 
 
