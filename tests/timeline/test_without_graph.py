@@ -193,3 +193,18 @@ def test_a_long_prompt_is_no_stall() -> None:
     assert rank.step_kind == "prefill"
     assert rank.n_periods == 8
     assert "stalled-steps" not in found.quality.defects
+
+
+def test_a_replay_that_the_window_cut_is_no_other_graph() -> None:
+    solo = Solo()
+    for _ in range(_N):
+        solo.graph(_LAYERS)
+        solo.eager(3)
+        solo.end_step()
+    last = max(op[3] for op in solo.ops if op[2] == solo.block[0][0])
+    kept = [op for op in solo.ops if op[3] < last]
+    solo.ops = [*kept, *[op for op in solo.ops if op[3] == last][:100]]
+    found = analyze_traces([solo.trace()])
+    assert "edge-steps-cut" in found.quality.defects
+    assert one(found).n_periods == _N - 2
+    assert "other-graphs" not in {f.code for f in found.findings}

@@ -32,7 +32,8 @@ class Device:
     ``kind`` is the kind of step that was chosen; ``one_replay`` says that a single
     graph replay ran most operations, so that none shows what it lacks; ``start`` and
     ``end`` bound its complete periods, int64[n] nanoseconds; ``left_out`` the stalled
-    ones, and what lay between the steps that our own export holds, int64[m, 2].
+    ones, and what lay between the steps that our own export holds, int64[m, 2];
+    ``n_cut`` counts replays that the window cut.
     """
 
     trace: Trace
@@ -45,6 +46,7 @@ class Device:
     start: I64
     end: I64
     left_out: I64
+    n_cut: int
 
     @property
     def first_period(self) -> tuple[int, int] | None:
@@ -75,7 +77,8 @@ def _read(trace: Trace) -> Device:
     gaps, steps = find_gaps(trace), find_steps(trace)
     launched = replays(trace)
     defects = find_defects(trace, gaps, steps, launched)
-    whole = (steps.period_ends > 0) & ~_cut(trace, steps, launched)
+    edges = list(cut_edges(launched).values())
+    whole = (steps.period_ends > 0) & ~_cut(trace, steps, edges)
     counts = Counter(k for k, w in zip(steps.kinds, whole, strict=True) if w)
     kind = next(
         (k for k in ("decode", "step", "mixed", "prefill") if counts.get(k)), None
@@ -92,6 +95,7 @@ def _read(trace: Trace) -> Device:
         start=steps.first_ns[chosen],
         end=steps.period_ends[chosen],
         left_out=_between(steps),
+        n_cut=len(edges),
     )
 
 
@@ -165,10 +169,9 @@ def _one_replay(trace: Trace, launched: Replays) -> bool:
     return len(some) == 1 and not marked and 2 * int(some[0]) > len(trace.ops)
 
 
-def _cut(trace: Trace, steps: Steps, launched: Replays) -> Bool:
+def _cut(trace: Trace, steps: Steps, edges: list[int]) -> Bool:
     """Return which steps hold operations of a graph replay that the window cut."""
     hit = np.zeros(len(steps), dtype=np.bool_)
-    edges = list(cut_edges(launched).values())
     if edges and len(steps):
         at = trace.ops.start_ns[np.isin(call_of_ops(trace), edges)]
         step = np.searchsorted(steps.first_ns, at, side="right") - 1

@@ -8,7 +8,6 @@ from stepscope.timeline.defect import DEFECTS
 from stepscope.timeline.device import Device
 from stepscope.timeline.matches import Matching
 from stepscope.timeline.records import Rank
-from stepscope.timeline.steps import Steps
 from stepscope.timeline.straggler import ranks_of_job
 from stepscope.units import ms
 
@@ -51,7 +50,8 @@ def remarks(
                     hint="Capture three steps or more.",
                 )
             )
-        found += _step_findings(rank, device.steps)
+        found += _other_graphs(device, rank)
+        found += _source_findings(rank, device.steps.doubt)
     if matching is not None and matching.refused:
         found.append(
             Finding(
@@ -141,20 +141,24 @@ def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:
     ]
 
 
-def _step_findings(rank: Rank, steps: Steps) -> list[Finding]:
-    found = []
-    if n_other := steps.n_other_graphs:
-        found.append(
-            Finding(
-                code="other-graphs",
-                severity="info",
-                message=f"rank {rank.rank}: {n_other} of {n_other + len(steps)} steps"
-                " replayed a graph of another size than the usual one and nothing says"
-                " of what kind they are: they are in no figure of a step",
-                hint="Capture with step annotations on.",
-            )
+def _other_graphs(device: Device, rank: Rank) -> list[Finding]:
+    """Say how many graph replays are in no step figure, if not for lost records."""
+    n = device.steps.n_other_graphs - device.n_cut
+    if n <= 0 or any(defect.spoils_idle for defect in device.defects):
+        return []
+    text = (
+        f"rank {rank.rank}: {n} of {n + len(device.steps)} steps replayed a"
+        " graph of another size than the usual one and nothing says of what kind they"
+        " are: they are in no figure of a step"
+    )
+    return [
+        Finding(
+            code="other-graphs",
+            severity="info",
+            message=text,
+            hint="Capture with step annotations on.",
         )
-    return found + _source_findings(rank, steps.doubt)
+    ]
 
 
 def _source_findings(rank: Rank, doubt: str | None) -> list[Finding]:
