@@ -164,6 +164,15 @@ def test_one_stall_changes_no_figure_of_the_other_steps() -> None:
     assert rank.step_ms.mean == pytest.approx(clean.step_ms.mean, rel=0.01)
 
 
+def test_a_load_with_long_steps_is_not_called_another_load() -> None:
+    found = analyze_traces([stretched(real(DECODE), [4, 8], 60_000_000)], 18.4)
+    (said,) = (f for f in found.findings if f.code == "profiler-slowdown")
+    assert "or its load has such steps as were left out" in said.message
+    alone = analyze_traces([real(DECODE)], 18.4)
+    (said,) = (f for f in alone.findings if f.code == "profiler-slowdown")
+    assert said.message.endswith("not the same cell")
+
+
 def test_steps_that_are_long_too_often_to_be_the_exception_stay() -> None:
     often = list(range(2, 13, 2))
     found = analyze_traces([stretched(real(DECODE), often, 90_000_000)])

@@ -70,7 +70,8 @@ def remarks(
         found.append(Finding(code="no-meeting", severity="info", message=text, hint=""))
     if matching is not None and met is not None:
         found += _open_waiting(matching, met)
-    found += _slowdown(ranks, slower)
+    stalled = any(device.has("stalled-steps") for device in devices)
+    found += _slowdown(ranks, slower, stalled=stalled)
     return found
 
 
@@ -115,7 +116,9 @@ def _open_waiting(matching: Matching, met: Arrivals) -> list[Finding]:
     return [Finding(code="waiting-open", severity="info", message=text, hint="")]
 
 
-def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:
+def _slowdown(
+    ranks: tuple[Rank, ...], slower: float | None, *, stalled: bool
+) -> list[Finding]:
     if not ranks:
         return []
     if slower is None:
@@ -133,6 +136,8 @@ def _slowdown(ranks: tuple[Rank, ...], slower: float | None) -> list[Finding]:
         text = f"{meaning}: {slower:+.1f} %"
     elif slower < -15:
         text = f"the traced step is {-slower:.1f} % shorter: not the same cell"
+        if stalled:
+            text += ", or its load has such steps as were left out here as stalled"
         do = "Trace the cell at its own concurrency."
     else:
         return []
