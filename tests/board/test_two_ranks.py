@@ -139,6 +139,24 @@ def test_steps_are_to_be_logged_with_one_api_server() -> None:
     assert "iteration_details = true" in recipe
 
 
+def test_more_blocks_of_two_kinds_are_not_said_to_decide() -> None:
+    found = plan(
+        run_of("base"), analysis_of("base"), board_of("base"), Budget(None, None)
+    )
+    (one,) = [c for c in found.candidates if c.id == "warm-up"]
+    assert {s.how for s in one.settles} == {"bears-on"}
+    assert "uneven-ranks" in one.reason
+    assert one.title.endswith("at concurrency 64")
+
+
+def test_one_size_is_named_once() -> None:
+    found = plan(
+        run_of("slow"), analysis_of("slow"), board_of("slow"), Budget(None, None)
+    )
+    (one,) = [c for c in found.candidates if c.id == "eager"]
+    assert one.title.endswith("(--enforce-eager) at 64")
+
+
 def test_a_rise_is_not_said_to_be_still_to_come() -> None:
     (said,) = [
         f for f in analysis_of("base").findings if f.code == "warmup-not-converged"

@@ -73,7 +73,9 @@ def _notes(boot: BootResult) -> list[str]:
     elif boot.cold is not None:
         told.append(f"{kinds[boot.cold]}.")
     if boot.unnamed_s is not None and boot.unnamed_s >= 1:
-        told.append(f"For {shown(boot.unnamed_s)} s of it no phase of the log ran.")
+        told.append(
+            f"{shown(boot.unnamed_s)} s of it are in no phase that the log tells."
+        )
     if boot.retry_of is not None:
         told.append(f"It repeats {boot.retry_of}, which failed.")
     if boot.applied_fixes:

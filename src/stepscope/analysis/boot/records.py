@@ -23,7 +23,7 @@ class BootResult(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         session: Where.
         cold: First start of its configuration in its session; None: not known.
         startup_usd: Price of the time to ready, or of the whole failed start.
-        unnamed_s: Seconds of the start in which no phase of the log ran.
+        unnamed_s: Seconds of the start that are in no phase that the log tells.
         retry_of: The failed launch that it repeats.
         retried_by: The launch that repeats this one.
         applied_fixes: What was changed so that it boots.

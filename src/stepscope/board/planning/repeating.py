@@ -106,19 +106,36 @@ def warm_up(facts: Facts) -> Iterator[Offer]:
         return
     done = facts.history.blocks
     blocks = 2 * done if done >= 6 and facts.lacking("warmup-not-converged") else 6
+    reason = (
+        "whether a launch has settled shows in its warm-up and in its first repeat"
+        " against the others"
+    )
+    mixed = _two_kinds_of_blocks(facts)
+    if mixed:
+        reason += (
+            "; blocks whose ranks are not alike scatter however warm it is"
+            " (uneven-ranks), so they may leave it open"
+        )
     yield Offer(
         id="warm-up",
-        title=f"{blocks} warm-up blocks and {_REPEATS} repeats at"
-        f" {len(sizes)} concurrencies",
-        reason="whether a launch has settled shows in its warm-up and in its first"
-        " repeat against the others",
-        decides=decides,
+        title=f"{blocks} warm-up blocks and {_REPEATS} repeats at concurrency"
+        f" {', '.join(map(str, sizes))}",
+        reason=reason,
+        decides=() if mixed else decides,
+        bears_on=decides if mixed else (),
         needs=Draft(
             repeats=dict.fromkeys(sizes, _REPEATS),
             blocks=blocks,
             configurations=facts.others(decides),
         ),
     )
+
+
+def _two_kinds_of_blocks(facts: Facts) -> bool:
+    """Return whether some warm-up blocks took another step than others."""
+    blocks = {c.name for c in facts.analysis.cells if c.warm_up and c.capture is None}
+    odd = {f.cell for f in facts.analysis.findings if f.code == "uneven-ranks"}
+    return bool(blocks & odd) and not blocks <= odd
 
 
 def more_sizes(facts: Facts) -> Iterator[Offer]:

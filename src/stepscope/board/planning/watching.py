@@ -176,10 +176,11 @@ def eager(facts: Facts) -> Iterator[Offer]:
         return
     if facts.history.gpu is False:
         return
-    ends = (sizes[0], sizes[-1])
+    ends = tuple(dict.fromkeys((sizes[0], sizes[-1])))
+    at = " and ".join(map(str, ends))
     yield Offer(
         id="eager",
-        title=f"the same cells without graphs (--{flag}) at {ends[0]} and {ends[1]}",
+        title=f"the same cells without graphs (--{flag}) at {at}",
         reason="what graphs save is what launching one by one would cost; two starts"
         " each, so that a start is not taken for the flag",
         decides=decides,
