@@ -208,3 +208,45 @@ def test_a_replay_that_the_window_cut_is_no_other_graph() -> None:
     assert "edge-steps-cut" in found.quality.defects
     assert one(found).n_periods == _N - 2
     assert "other-graphs" not in {f.code for f in found.findings}
+
+
+def in_pieces(every: int, size: int) -> TraceResult:
+    """Play decode graphs, and each so many steps a mixed one in pieces."""
+    solo = Solo()
+    for step in range(30):
+        if step % every == every - 1:
+            whole, solo.block = solo.block, (solo.block * 2)[:size]
+            for _ in range(2 * _LAYERS + 1):
+                solo.graph(1, 20.0)
+                solo.eager(3, 30.0, "attention")
+            solo.block = whole
+        else:
+            solo.graph(2 * _LAYERS)
+        solo.eager(3)
+        solo.end_step()
+    return analyze_traces([solo.trace()])
+
+
+@pytest.mark.parametrize("size", [9, 15, 22])
+@pytest.mark.parametrize("every", [3, 4, 10])
+def test_mixed_steps_in_pieces_are_no_decode_steps(every: int, size: int) -> None:
+    found, clean = in_pieces(every, size), in_pieces(31, size)
+    rank, usual = one(found), one(clean)
+    assert rank.steps_by_kind == {"decode": 30 - 30 // every}
+    assert rank.step_ms is not None
+    assert usual.step_ms is not None
+    # Before a piece they are shorter: it is launched sooner than a graph.
+    assert rank.step_ms.p90 == pytest.approx(usual.step_ms.p90, rel=0.01)
+    assert rank.budget_ms is not None
+    assert usual.budget_ms is not None
+    assert rank.budget_ms.compute == pytest.approx(usual.budget_ms.compute, abs=1e-5)
+    assert (rank.n_layers, rank.kernels_per_layer) == (2 * _LAYERS, 19)
+    said = {f.code: f.message for f in found.findings}
+    assert f"{30 // every} of 30 steps" in said["other-graphs"]
+    assert "steps-ambiguous" not in said
+
+
+def test_pieces_after_every_graph_may_be_of_it() -> None:
+    found = in_pieces(2, 15)
+    (said,) = (f.message for f in found.findings if f.code == "steps-ambiguous")
+    assert "may be a decode step and a mixed one" in said

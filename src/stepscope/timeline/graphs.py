@@ -5,11 +5,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from stepscope.timeline.columns import I64, Bool, Trace
-from stepscope.timeline.turns import WHOLE_NODES, heads, launches_per_step, leaders
+from stepscope.timeline.turns import (
+    MOST_DRAFTS,
+    WHOLE_NODES,
+    heads,
+    launches_per_step,
+    leaders,
+    pieces_of_others,
+)
 
 #: A decode graph has at least this many nodes, and is replayed at least this often.
 LEAST_NODES = 20
 LEAST_REPLAYS = 3
+#: A model in pieces, without what runs between them, has this share of its nodes.
+_SAME_MODEL = 0.4
 _MAY_BE_PARTS = (
     "a step may be several of them (a draft, pieces), and each was taken for a step of"
     " its own"
@@ -40,21 +49,17 @@ class Launched:
     """Graph launches that have nodes, in order of launch.
 
     ``call`` is the index of each, ``first_ns`` its first node, ``n`` how many nodes;
-    ``begins`` says which begin a decode step as far as the graphs tell, ``alone``
-    whether a large graph that does not is a step of another kind, not a part of one.
+    ``begins`` says which begin a decode step as far as the graphs tell, ``others``
+    which begin a step of another kind, and ``own`` which may be a decode step's.
     """
 
     call: I64
     first_ns: I64
     n: I64
     begins: Bool
-    alone: bool
+    others: Bool
+    own: Bool
     doubt: str | None
-
-    @property
-    def others(self) -> Bool:
-        """Which begin a step of another kind."""
-        return ~self.begins & (self.n >= LEAST_NODES) & self.alone
 
 
 def graph_launches(trace: Trace) -> Launched:
@@ -65,8 +70,15 @@ def graph_launches(trace: Trace) -> Launched:
     every = np.flatnonzero(trace.calls.is_graph & (counts > 0))
     first = np.full(len(trace.calls), np.iinfo(np.int64).max)
     np.minimum.at(first, call[owned], trace.ops.start_ns[owned])
-    begins, alone, doubt = _begin(counts[every])
-    return Launched(every, first[every], counts[every], begins, alone, doubt)
+    n = counts[every]
+    pieces, first_piece = pieces_of_others(n)
+    begins, others = np.zeros_like(pieces), first_piece
+    begins[~pieces], alone, doubt = _begin(n[~pieces])
+    if alone:
+        others = others | (~begins & ~pieces & (n >= LEAST_NODES))
+    # Small graphs are pieces: of these steps, or of a prompt.
+    own = ~pieces & ((n >= LEAST_NODES) | (not alone))
+    return Launched(every, first[every], n, begins, others, own, doubt)
 
 
 def _begin(n: I64) -> tuple[Bool, bool, str | None]:
@@ -82,7 +94,7 @@ def _begin(n: I64) -> tuple[Bool, bool, str | None]:
     if period > 1:
         begun = heads(n, period)
         if begun is not None:
-            return begun, False, None
+            return begun, False, _two_steps(n, period)
     led = leaders(n, modal)
     if led is not None:
         text = f"graphs of {modal} nodes follow larger ones, now more and now fewer"
@@ -94,3 +106,18 @@ def _begin(n: I64) -> tuple[Bool, bool, str | None]:
         text = f"a graph of {modal} nodes is small for a whole step: {_MAY_BE_PARTS}"
         return n == modal, True, text
     return n == modal, True, None
+
+
+def _two_steps(n: I64, period: int) -> str | None:
+    """Say of a graph and pieces in turn that they may be two steps of one model."""
+    pattern = n[-period:]
+    small = pattern[pattern < WHOLE_NODES]
+    whole, rest = int(pattern.max()), int(small.sum())
+    if len(small) != period - 1 or len(small) <= MOST_DRAFTS or whole < WHOLE_NODES:
+        return None
+    if not _SAME_MODEL * whole <= rest <= whole / _SAME_MODEL:
+        return None
+    return (
+        f"a graph of {whole} nodes and {len(small)} of {rest} in all are launched in"
+        " turn: they were taken for one step, and may be a decode step and a mixed one"
+    )

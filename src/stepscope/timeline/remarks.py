@@ -192,9 +192,9 @@ def _source_findings(rank: Rank, doubt: str | None) -> list[Finding]:
             Finding(
                 code="no-steps",
                 severity="warning",
-                message=f"rank {rank.rank}: no graph is replayed three times, no step"
-                " is annotated and no sequence of kernels repeats steadily: no figure"
-                " is of a step",
+                message=f"rank {rank.rank}: no graph of 20 nodes or more is replayed"
+                " three times, no step is annotated and no sequence of kernels repeats"
+                " steadily: no figure is of a step",
                 hint="Capture 20 to 60 steps, with step annotations on.",
             )
         ]

@@ -131,8 +131,7 @@ def _told_apart(
     whole = steps.period_ends > 0
     if not whole.any():
         return steps.kinds, None
-    # Small graphs are pieces: of these steps, or of a prompt.
-    own = np.flatnonzero((launched.n >= LEAST_NODES) | (not launched.alone))
+    own = np.flatnonzero(launched.own)
     own = own[np.argsort(launched.first_ns[own])]
     replayed = launched.first_ns[own]
     n_before = np.concatenate([[0], np.cumsum(launched.n[own])])

@@ -17,7 +17,9 @@ _PIECES = 5
 #: Smaller graphs may be pieces of a step, such as what lies between two attentions.
 WHOLE_NODES = 100
 #: A draft runs at most about so many times before its model does.
-_MOST_DRAFTS = 8
+MOST_DRAFTS = 8
+#: Where pieces follow so many of the whole graphs, they are of one step with them.
+_MOSTLY = 0.8
 
 
 def launches_per_step(sizes: I64) -> int:
@@ -70,4 +72,23 @@ def leaders(sizes: I64, modal: int) -> Bool | None:
     if followed.sum() < max(_LEAST_STEPS, 0.5 * large.sum()):
         return None
     first: Bool = large & ~np.concatenate([[False], large[:-1]])
-    return first if (~large).sum() <= _MOST_DRAFTS * first.sum() else None
+    return first if (~large).sum() <= MOST_DRAFTS * first.sum() else None
+
+
+def pieces_of_others(sizes: I64) -> tuple[Bool, Bool]:
+    """Return which launches are pieces of steps between whole graphs, and their first.
+
+    An engine that replays one graph a decode step runs mixed steps in pieces, one a
+    layer: more in a row than a draft runs, and not after most of the whole graphs.
+    """
+    small = sizes < WHOLE_NODES
+    edges = np.diff(np.concatenate([[0], small.astype(np.int8), [0]]))
+    starts, ends = np.flatnonzero(edges == 1), np.flatnonzero(edges == -1)
+    long = ends - starts > MOST_DRAFTS
+    pieces, first = np.zeros_like(small), np.zeros_like(small)
+    n_whole = int((~small).sum())
+    if n_whole < _LEAST_STEPS or long.sum() > _MOSTLY * n_whole:
+        return pieces, first
+    for lo, hi in zip(starts[long].tolist(), ends[long].tolist(), strict=True):
+        pieces[lo:hi], first[lo] = True, True
+    return pieces, first
