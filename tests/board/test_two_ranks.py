@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 import pytest
 
+from stepscope.analysis.across.stack import token_stacks
 from stepscope.analysis.analyze import analyze
 from stepscope.analysis.compare.compare import compare
 from stepscope.analysis.compare.measured import Measured, doubtful
@@ -21,6 +22,7 @@ from stepscope.board.judge import judge
 from stepscope.board.planning.choose import Budget
 from stepscope.board.planning.plan import plan
 from stepscope.board.records import Board, BoardEntry
+from stepscope.report.stack import token_stack
 from stepscope.run.run import Run
 
 Bench = Any  # tests/board/conftest.py; a conftest can not be imported
@@ -80,6 +82,26 @@ def planned(name: str) -> tuple[list[str], str]:
     found = plan(run_of(name), analysis_of(name), board_of(name), Budget(None, None))
     assert found.recipe is not None
     return [c.id for c in found.candidates], found.recipe
+
+
+def test_a_tokens_time_is_told_of_the_rank_that_the_others_wait_for() -> None:
+    """Rank 0 works for the 2 ms in which rank 1 waits, and both steps are as long."""
+    (stack,) = analysis_of("base").stacks
+    assert stack.rank == 0
+    figure = token_stack("baseline", analysis_of("base").stacks, 0)
+    assert figure is not None
+    assert "of rank 0 at 64" in figure.note
+    (step,) = analysis_of("base").traced
+    swapped = msgspec.structs.replace(
+        step,
+        ranks=tuple(
+            msgspec.structs.replace(r, step_ms=r.step_ms + 0.1 * r.rank)
+            for r in step.ranks
+        ),
+    )
+    cells = [cell("base", "baseline-c64-r0")]
+    (again,) = token_stacks(cells, (), [swapped])
+    assert again.rank == 0
 
 
 def test_plan_takes_the_timeline_again_where_it_was_of_another_step() -> None:

@@ -36,7 +36,7 @@ def note(**over: object) -> str:
 def test_a_start_says_its_price_and_what_it_repeats() -> None:
     assert note() == ""
     assert note(cold=True, startup_usd=1.234) == "A cold start for 1.23 USD."
-    assert note(cold=False, unnamed_s=12.0).startswith("A warm start. For 12")
+    assert note(cold=False, unnamed_s=12.0).startswith("A warm start. 12.0 s of it")
     told = note(retry_of="a-l0", applied_fixes=(FIX,))
     assert "It repeats a-l0" in told
     assert "--max-model-len 4096 instead of the default" in told

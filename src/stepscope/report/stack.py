@@ -66,9 +66,19 @@ def token_stack(
             if floors
             else ""
         )
+        + _of_ranks(own)
         + _untraced(own)
         + " Bars stand side by side whatever the distance of their concurrencies.",
     )
+
+
+def _of_ranks(own: Sequence[TokenStack]) -> str:
+    """Say whose parts are told where several ranks share the step."""
+    told = [(s.concurrency, s.rank) for s in own if s.rank is not None]
+    if not told:
+        return ""
+    each = ", ".join(f"of rank {rank} at {concurrency}" for concurrency, rank in told)
+    return f" What a timeline splits is {each}; other ranks may wait where it works."
 
 
 def _untraced(own: Sequence[TokenStack]) -> str:

@@ -121,6 +121,8 @@ class TokenStack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         floor_ms: Time of the bytes alone; it is the sum of the floor's parts.
         traced: A timeline as long as the untraced step tells idle time apart.
         cells: Whose figures they are.
+        rank: Of several ranks the one whose timeline it is: the one that the others
+            wait for, else that of the longest step.
     """
 
     configuration: str
@@ -132,6 +134,7 @@ class TokenStack(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     parts: tuple[StackPart, ...]
     traced: bool
     cells: tuple[str, ...]
+    rank: int | None = None
 
 
 class RepeatGroup(

@@ -19,6 +19,7 @@ from stepscope.analysis.across.records import (
 from stepscope.analysis.across.traces import decode_step_ms, is_step_of
 from stepscope.analysis.floor import refuted
 from stepscope.analysis.records import CellResult
+from stepscope.run.stepbudget import RankBudget
 
 #: A difference of two clocks below this share of TPOT is not told from none.
 _LEAST_SHARE = 0.005
@@ -114,7 +115,14 @@ def _stack(
         parts=_closed(parts, total),
         traced=traced is not None and traced.match == "same",
         cells=tuple(c.name for c in cells),
+        rank=_number(traced),
     )
+
+
+def _number(traced: TracedStep | None) -> int | None:
+    told = _told_rank(traced)
+    several = traced is not None and traced.n_ranks > 1
+    return told.rank if told is not None and several else None
 
 
 def _slower(cells: Sequence[CellResult]) -> str:
@@ -138,15 +146,25 @@ def _closed(parts: Sequence[StackPart], total: float) -> tuple[StackPart, ...]:
     )
 
 
+def _told_rank(traced: TracedStep | None) -> RankBudget | None:
+    """Return the rank whose parts are told.
+
+    All ranks of a step take as long, and what one waits another works: that which the
+    others wait for sets the step.
+    """
+    if traced is None or traced.match != "same":
+        return None
+    late = [r for r in traced.ranks if r.rank == traced.straggler_rank]
+    return max(late or traced.ranks, key=lambda r: r.step_ms, default=None)
+
+
 def _inside(
     step: float, floor: Sequence[StackPart], traced: TracedStep | None
 ) -> list[StackPart]:
     """Return the parts of the decode step itself; they sum to it."""
     parts = list(floor)
     left = step - sum(part.ms for part in parts)
-    rank = None
-    if traced is not None and traced.match == "same":
-        rank = max(traced.ranks, key=lambda r: r.step_ms, default=None)
+    rank = _told_rank(traced)
     if rank is None or rank.idle_ms is None or rank.step_ms <= 0:
         name = "decode step above the floor" if parts else "decode step"
         return [*parts, StackPart(name=f"{name}, no timeline", ms=left)]
