@@ -35,8 +35,8 @@ def note(**over: object) -> str:
 
 def test_a_start_says_its_price_and_what_it_repeats() -> None:
     assert note() == ""
-    assert note(cold=True, startup_usd=1.234) == "A cold start for 1.23 USD."
-    assert note(cold=False, unnamed_s=12.0).startswith("A warm start. 12.0 s of it")
+    assert note(cold=True, startup_usd=1.234) == "The first start for 1.23 USD."
+    assert note(cold=False, unnamed_s=12.0).startswith("A later start. 12.0 s of it")
     told = note(retry_of="a-l0", applied_fixes=(FIX,))
     assert "It repeats a-l0" in told
     assert "--max-model-len 4096 instead of the default" in told
@@ -86,6 +86,6 @@ def test_starts_are_summed_up_and_only_established_break_evens_are_told() -> Non
     unknown = BreakEven(a="a", b="b", concurrency=1, verdict="undetermined")
     analysis = Analysis(cells=(), startup=(cost,), break_even=(after, unknown))
     assert startup_lines(analysis) == [
-        "a starts cold 100 s (1.00 USD), warm 50.0 s",
+        "a, to start: first 100 s (1.00 USD), later 50.0 s",
         "b against a at concurrency 16: b is ahead, 0.50 hours after both are started",
     ]

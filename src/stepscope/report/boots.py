@@ -66,7 +66,7 @@ def _boot(launch: Launch | None, boot: BootResult) -> Boot:
 
 def _notes(boot: BootResult) -> list[str]:
     """Return what is to be said of a start beside its phases, in sentences."""
-    kinds = {True: "A cold start", False: "A warm start", None: "A start"}
+    kinds = {True: "The first start", False: "A later start", None: "A start"}
     told = []
     if boot.startup_usd is not None:
         told.append(f"{kinds[boot.cold]} for {boot.startup_usd:.2f} USD.")
@@ -91,19 +91,23 @@ def _notes(boot: BootResult) -> list[str]:
 
 
 def startup_lines(analysis: Analysis) -> list[str]:
-    """Return what the starts take and when a slower one has paid off, a line each."""
+    """Return what the starts take and when a slower one has paid off, a line each.
+
+    They are called first and later, not cold and warm: what an earlier run left in the
+    caches of the machine is not known here.
+    """
     lines = []
     for cost in analysis.startup:
         parts = [
             f"{kind} {shown(took)} s" + (f" ({usd:.2f} USD)" if usd is not None else "")
             for kind, took, usd in (
-                ("cold", cost.cold_s, cost.cold_usd),
-                ("warm", cost.warm_s, cost.warm_usd),
+                ("first", cost.cold_s, cost.cold_usd),
+                ("later", cost.warm_s, cost.warm_usd),
             )
             if took is not None
         ]
         if parts:
-            lines.append(f"{cost.configuration} starts {', '.join(parts)}")
+            lines.append(f"{cost.configuration}, to start: {', '.join(parts)}")
     lines += [line for row in analysis.break_even if (line := _break_even(row))]
     return lines
 
