@@ -1,10 +1,12 @@
 """Ranks that share experts, played out in time: who is waited for, and why."""
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
+import numpy as np
 import pytest
-from tests.timeline.pair import GLOO, Plan, traces
+from tests.timeline.pair import GLOO, NOTE, Plan, traces
 from tests.timeline.solo import Solo
 
 from stepscope.timeline.analyze import analyze_traces
@@ -330,3 +332,30 @@ def test_all_ranks_leave_out_the_same_steps_or_none(n_long: int) -> None:
     # Ranks that begin later hold fewer steps, of which the long ones are more.
     assert max(steps) < 1.2 * min(steps)
     assert (max(steps) < 5) is (n_long == 6)
+
+
+@pytest.mark.parametrize("off_us", [0.0, 5_000.0])
+def test_decode_steps_that_wait_for_the_prompt_of_another_rank_are_told(
+    off_us: float,
+) -> None:
+    plan = Plan(
+        tail_us=lambda r, k: 9_000.0 * (r == 0 and k % 3 == 1), offset_us=(0.0, off_us)
+    )
+    first, second = traces(plan)
+    mixed = "execute_context_1(512)_generation_8(8)"
+    notes = first.spans.name.copy()
+    notes[np.flatnonzero(notes == first.names.index(NOTE))[1::3]] = len(first.names)
+    first = replace(
+        first,
+        names=(*first.names, mixed),
+        spans=replace(first.spans, name=notes),
+    )
+    result = analyze_traces([first, second])
+    assert [rank.steps_by_kind for rank in result.ranks] == [
+        {"decode": 16, "mixed": 8}, {"decode": 24}
+    ]  # fmt: skip
+    (said,) = (f.message for f in result.findings if f.code == "held-up-by-prompts")
+    assert said.startswith("rank 1: 8 of 23 decode steps")
+    assert said.endswith("without these the mean is 3.9 ms")
+    clean = analyze_traces(traces(Plan()))
+    assert "held-up-by-prompts" not in {f.code for f in clean.findings}

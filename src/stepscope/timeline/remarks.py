@@ -6,6 +6,7 @@ from stepscope.findings import Finding
 from stepscope.timeline.arrivals import Arrivals
 from stepscope.timeline.defect import DEFECTS
 from stepscope.timeline.device import Device
+from stepscope.timeline.heldup import held_up_by_prompts
 from stepscope.timeline.matches import Matching
 from stepscope.timeline.records import Rank
 from stepscope.timeline.straggler import ranks_of_job
@@ -62,6 +63,7 @@ def remarks(
             )
         )
     found += _odd_ranks(devices)
+    found += held_up_by_prompts(devices, ranks, matching)
     if matching is not None and matching.left_out:
         text = (
             "in some collectives ranks leave before the last arrives, so these show no"
