@@ -57,7 +57,7 @@ def predict(run: Run, analysis: Analysis, asked: Asked) -> PredictDocument:
         raise RefusedError(
             run.id,
             _no_model(analysis),
-            "a step model, from four concurrencies or more",
+            "expected a step model, from four concurrencies or more",
             "Measure more concurrencies (stepscope plan says which)",
         )
     move = move_of(run, asked)
