@@ -146,6 +146,17 @@ def test_a_floor_that_the_counter_refutes_is_no_solid_number(name: str) -> None:
     assert sum(p.ms for p in stack.parts) == pytest.approx(stack.tpot_ms)
 
 
+def test_one_timeline_of_the_cells_own_step_is_enough() -> None:
+    """A second capture that met the same step settles it: no third is asked for."""
+    run, analysis = run_of("slow"), analysis_of("slow")
+    (step,) = analysis.traced
+    own = cell("slow", "baseline-c64-r0").itl_ms.median
+    again = msgspec.structs.replace(step, untraced_step_ms=own)
+    both = msgspec.structs.replace(analysis, traced=(step, again))
+    found = plan(run, both, judge(run, both), Budget(None, None))
+    assert "trace" not in [c.id for c in found.candidates]
+
+
 @pytest.mark.parametrize("name", ["base", "slow"])
 def test_no_second_api_server_is_offered_where_there_are_two(name: str) -> None:
     """Data parallelism of two starts two: the patch would be the baseline again."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepscope.analysis.across.traces import is_step_of
 from stepscope.analysis.degrees import told_degrees
 from stepscope.analysis.records import Analysis
 from stepscope.board.view import has_gpu
@@ -137,9 +138,19 @@ def _logged_steps(launch: Launch) -> bool:
 
 
 def _of_another_step(analysis: Analysis) -> frozenset[int]:
-    """Return the concurrencies whose timeline is of another step than some cell's."""
+    """Return the concurrencies at which some cell's step is that of no timeline."""
     names = {f.cell for f in analysis.findings if f.code == "trace-of-another-step"}
-    return frozenset(c.concurrency or 0 for c in analysis.cells if c.name in names)
+    return frozenset(
+        c.concurrency or 0
+        for c in analysis.cells
+        if c.name in names
+        and not any(
+            t.usable
+            and (t.configuration, t.concurrency) == (c.configuration, c.concurrency)
+            and is_step_of(t, c)
+            for t in analysis.traced
+        )
+    )
 
 
 def _threads(command: Sequence[str], usual: int) -> int:
