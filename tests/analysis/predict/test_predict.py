@@ -56,6 +56,21 @@ def test_the_servers_own_tpot_of_a_cell_that_no_model_saw_is_inside(
     assert here[512].doublings_outside == pytest.approx(1, abs=0.02)
 
 
+def test_bytes_that_the_counter_refutes_are_told_beside_a_prediction(
+    h200: Run, baseline: Analysis
+) -> None:
+    """Here counter and floor agree; 20 % read where 40 % are needed is not so."""
+
+    def codes(analysis: Analysis) -> list[str]:
+        return [f.code for f in predict(h200, analysis, Asked((64,))).findings]
+
+    assert "bytes-not-moved" not in codes(baseline)
+    first, *rest = baseline.floor
+    skewed = msgspec.structs.replace(first, needed_pct=39.7, read_pct=20.1)
+    other = msgspec.structs.replace(baseline, floor=(skewed, *rest))
+    assert "bytes-not-moved" in codes(other)
+
+
 @pytest.mark.parametrize("name", ["c2_0", "c8_0", "c32_0", "c64_1", "c128_0", "c256_1"])
 def test_throughput_at_measured_sizes_is_what_was_measured(
     here: dict[int, PredictedPoint], baseline: Analysis, name: str

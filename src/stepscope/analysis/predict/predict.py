@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from stepscope.analysis.across.records import StepModel
 from stepscope.analysis.analyze import physics_of
-from stepscope.analysis.floor import step_bytes_of
+from stepscope.analysis.floor import refuted, step_bytes_of
 from stepscope.analysis.predict.basis import Basis, basis
 from stepscope.analysis.predict.elsewhere import Move
 from stepscope.analysis.predict.limits import (
@@ -102,7 +102,7 @@ def _predict(
             "Measure more concurrencies (stepscope plan says which)",
         )
     setting = _setting(run, analysis, base, move)
-    points, found = [], []
+    points, found = [], _not_moved(analysis, model.configuration)
     for concurrency in asked.concurrencies:
         point, finding = point_of(setting, concurrency)
         points.append(point)
@@ -130,6 +130,28 @@ def _predict(
         points=tuple(points),
         assumptions=assumptions(run, base, setting.launch, move),
     ), found
+
+
+def _not_moved(analysis: Analysis, configuration: str) -> list[Finding]:
+    """Say where bytes by uniform routing were measured not to be moved."""
+    sizes = [
+        str(point.concurrency)
+        for point in analysis.floor
+        if point.configuration == configuration and refuted(point)
+    ]
+    if not sizes:
+        return []
+    return [
+        Finding(
+            code="bytes-not-moved",
+            severity="warning",
+            message=f"{configuration}: at concurrency {', '.join(sizes)} the DRAM"
+            " counter read less than the bytes of experts that are drawn alike: what a"
+            " prediction takes from bytes (growth by coverage, other GPUs and layouts)"
+            " errs by as much",
+            hint="Measure routing; read predictions of measured sizes alone.",
+        )
+    ]
 
 
 def _setting(run: Run, analysis: Analysis, base: Basis, move: Move | None) -> Setting:
