@@ -359,3 +359,30 @@ def test_decode_steps_that_wait_for_the_prompt_of_another_rank_are_told(
     assert said.endswith("without these the mean is 3.9 ms")
     clean = analyze_traces(traces(Plan()))
     assert "held-up-by-prompts" not in {f.code for f in clean.findings}
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (STALLED["host"], "the others wait 295.4 ms for rank 1, of 299.3 ms"),
+        (STALLED["device"], "the others wait 300 ms for rank 0, of 3"),
+        (STALLED["clocks"], "for rank 0, of 3"),
+        (
+            Plan(host_us=lambda r, k: 900 + 40_000 * (r == 1 and k % 6 == 1)),
+            "the others wait 161 ms for rank 1, of 176.6 ms",
+        ),
+        (
+            Plan(host_us=lambda r, k: 900 + 40_000 * (k in {3 + 7 * r, 4 + 7 * r})),
+            "for no one rank",
+        ),
+        (
+            Plan(host_us=lambda _r, k: 900 + 300_000 * (k == 10), gloo=False),
+            "held up all",
+        ),
+    ],
+    ids=["host", "device", "clocks", "often", "each", "all"],
+)
+def test_who_held_the_others_up_in_stalled_steps_is_told(plan: Plan, said: str) -> None:
+    (told,) = (f.message for f in found(plan).findings if f.code == "stalled-by")
+    assert said in told
+    assert "stalled-by" not in {f.code for f in found(Plan()).findings}

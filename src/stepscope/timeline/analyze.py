@@ -9,6 +9,7 @@ from stepscope.timeline.rank import rank_record
 from stepscope.timeline.ranks import match_ranks
 from stepscope.timeline.records import Quality, TraceResult
 from stepscope.timeline.remarks import remarks
+from stepscope.timeline.stallers import who_stalled
 from stepscope.timeline.straggler import collectives, straggler
 from stepscope.units import ms
 
@@ -27,7 +28,8 @@ def analyze_traces(
             its TPOT where no prefill shares the steps; None if unknown.
     """
     devices = read_devices(traces)
-    matching = _matching(devices)
+    every = _matching(devices)
+    matching = every and without_spans(every, [d.left_out for d in devices])
     met = None
     if matching is not None and not matching.refused:
         met = arrivals(devices, matching)
@@ -59,7 +61,10 @@ def analyze_traces(
         collectives=tuple(collectives(matching)),
         straggler_rank=None if late is None else ranks[late].rank,
         straggler_reason=reason,
-        findings=tuple(remarks(devices, ranks, matching, met, slower)),
+        findings=(
+            *remarks(devices, ranks, matching, met, slower),
+            *who_stalled(devices, ranks, every, matching),
+        ),
         untraced_step_ms=untraced_step_ms,
         slowdown_pct=slower,
     )
@@ -74,8 +79,7 @@ def _numbers(traces: list[Trace]) -> list[int]:
 def _matching(devices: list[Device]) -> Matching | None:
     if len(devices) < 2:
         return None
-    found = match_ranks([d.trace for d in devices], [d.steps for d in devices])
-    return without_spans(found, [d.left_out for d in devices])
+    return match_ranks([d.trace for d in devices], [d.steps for d in devices])
 
 
 def _doubt_host_clocks(devices: list[Device], matching: Matching) -> None:
