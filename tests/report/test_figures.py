@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
+from stepscope.analysis.across.records import StackPart
 from stepscope.report.downsample import bins
 from stepscope.report.figure import COLOURS, Figure
 from stepscope.report.stack import token_stack
@@ -130,6 +131,30 @@ def test_a_figure_without_a_floor_does_not_speak_of_one(small: Small) -> None:
 
 def test_nothing_measured_draws_nothing(small: Small) -> None:
     assert sweep(small.analysis(cells=()), "tpot_ms") is None
+
+
+def test_no_two_parts_of_a_token_look_alike(small: Small) -> None:
+    (stack, *_) = small.analysis().stacks
+    names = ("device busy", "waiting for other ranks", "idle: inside graph",
+             "idle: host not launching yet", "idle: graph launch call",
+             "idle: launch call", "idle: after launch returned",
+             "steps slower than a decode step")  # fmt: skip
+    parts = tuple(StackPart(name=name, ms=1.0) for name in names)
+    figure = token_stack("baseline", [replace(stack, parts=parts)], 0)
+    assert figure is not None
+    (scale,) = scales(figure.spec)
+    assert len(set(scale["range"])) == len(scale["domain"]) == len(names)
+
+
+def scales(spec: object) -> list[dict[str, list[str]]]:
+    """Return the colour scales of a picture, wherever they stand."""
+    if isinstance(spec, dict):
+        own = spec.get("scale")
+        mine = [own] if isinstance(own, dict) and "domain" in own else []
+        return mine + [s for value in spec.values() for s in scales(value)]
+    if isinstance(spec, list):
+        return [s for value in spec for s in scales(value)]
+    return []
 
 
 def test_the_floor_of_another_configuration_is_not_drawn(small: Small) -> None:

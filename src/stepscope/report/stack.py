@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from stepscope.analysis.across.records import TokenStack
 from stepscope.board.claims import number
-from stepscope.report.figure import COLOURS, Figure, series
+from stepscope.report.figure import COLOURS, SERIES, Figure
 
 _WIDTH, _HEIGHT = 440, 260
 
@@ -90,6 +90,9 @@ def _untraced(own: Sequence[TokenStack]) -> str:
     return f" At concurrency {', '.join(missing)} no timeline splits {what}."
 
 
+#: Colours of parts: more than the series of other pictures, for two parts of one bar
+#: must not look alike.
+_PARTS = (*SERIES, *(COLOURS[name] for name in ("window", "rule", "ink", "grid")))
 _ORDER = ("floor: other", "floor: experts", "device busy", "waiting for", "idle")
 _LAST = ("decode step", "steps slower", "after the server")
 
@@ -110,7 +113,8 @@ def _spec(
     x = {"field": "c", "type": "nominal", "sort": list(order), "title": "concurrency"}
     told = [name for name in names if "no timeline" not in name]
     colours = [
-        series(told.index(name)) if name in told else COLOURS["void"] for name in names
+        _PARTS[told.index(name) % len(_PARTS)] if name in told else COLOURS["void"]
+        for name in names
     ]
     return {
         "width": _WIDTH,
