@@ -18,6 +18,14 @@ def run(*args: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def test_equal_stamps_of_whole_seconds_are_not_told_as_no_time() -> None:
+    """vLLM stamps seconds: the KV cache of two H200s was laid out within one."""
+    lines = run(str(LOGS / "h200" / "dp2-ep2.log.gz")).stdout.splitlines()
+    (told,) = [line for line in lines if line.split()[:1] == ["kv_alloc"]]
+    assert "< 1 s" in told
+    assert " 0.0 s" not in told
+
+
 def test_json_has_the_contracts_keys() -> None:
     done = run(str(LOGS / "vllm-dsv41-warmup-oom.log"), "--json")
     assert done.returncode == 0

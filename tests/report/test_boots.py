@@ -49,6 +49,12 @@ def test_a_phase_names_what_ran_at_the_same_time() -> None:
     assert told.phases == (("compile", "9.00", "load_weights"),)
 
 
+def test_equal_stamps_are_less_than_a_second_and_not_none() -> None:
+    phases = ({"name": "kv_alloc", "seconds": 0.0, "overlaps": []},)
+    (told,) = boots(RUN, Analysis(cells=(), boot=(boot(phases=phases),)))
+    assert told.phases == (("kv_alloc", "below 1", ""),)
+
+
 def test_what_no_clock_tells_is_no_exponent() -> None:
     phases = ({"name": "ready", "seconds": 3.1e-05, "overlaps": []},)
     (told,) = boots(RUN, Analysis(cells=(), boot=(boot(phases=phases),)))

@@ -191,6 +191,8 @@ def _print_boot(console: Console, document: LogDocument) -> None:
         console.print("\nphases")
     for phase in document.phases:
         seconds = "?" if phase.seconds is None else f"{phase.seconds:.1f}"
+        # Two stamps of whole seconds that are the same say only this.
+        seconds = "< 1" if phase.seconds == 0 else seconds
         overlaps = f"  overlaps {', '.join(phase.overlaps)}" if phase.overlaps else ""
         console.print(
             f"  {phase.name:<14}{seconds:>9} s  line {phase.line}  "

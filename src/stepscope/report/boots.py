@@ -134,7 +134,12 @@ def _float(value: object) -> float | None:
 
 
 def _seconds(took: float | None) -> str:
-    """Return a phase's length: below a millisecond no log's clock tells one."""
+    """Return a phase's length: below a millisecond no log's clock tells one.
+
+    Two stamps of whole seconds that are the same are less than one apart.
+    """
+    if took == 0:
+        return "below 1"
     return "below 0.001" if took is not None and 0 < took < 0.001 else shown(took)
 
 
