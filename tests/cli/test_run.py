@@ -98,7 +98,7 @@ def test_a_run_is_measured_explained_and_leaves_nothing_behind(tmp_path: Path) -
     assert all(r.output_tokens == 16 for c in run.cells for r in c.requests)
     assert run.samples.host
     assert run.samples.metrics
-    assert {"server", "client"} <= {s.role for s in run.samples.process}
+    assert "server" in {s.role for s in run.samples.process}
     assert run.launches[0].log is not None
     assert (tmp_path / "run" / "report.html").stat().st_size > 1000
     assert "report.html" in done.stdout
@@ -109,6 +109,9 @@ def test_a_run_is_measured_explained_and_leaves_nothing_behind(tmp_path: Path) -
 
 def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(tmp_path: Path) -> None:
     process = begun(tmp_path)
+    # A cell of some answers may be over before a busy machine samples its client.
+    samples = tmp_path / "run" / "samples" / "samples-0.journal"
+    wait_for(lambda: b"client" in samples.read_bytes())
     process.send_signal(signal.SIGINT)
     assert process.wait(60) == 130
     wait_for(lambda: processes_of(tmp_path) == [])
@@ -117,6 +120,7 @@ def test_ctrl_c_keeps_what_there_is_and_resume_goes_on(tmp_path: Path) -> None:
     assert "Traceback" not in said
     run = open_run(tmp_path / "run")
     assert run.complete is False
+    assert {"server", "client"} <= {s.role for s in run.samples.process}
     cell = next(c for c in run.cells if c.name == "baseline-c1-r0")
     assert cell.status == "interrupted"
     assert cell.requests
