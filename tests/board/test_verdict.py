@@ -75,3 +75,23 @@ def test_one_configuration_is_told_as_before(bench: Bench) -> None:
 def test_configurations_that_say_the_same_are_told_together() -> None:
     told = " ".join(post().verdict)
     assert "engram-on-gpu, max-model-len-4096, full-decode-only: no cause is" in told
+
+
+def test_a_frontend_is_not_ruled_out_where_a_void_load_may_be_its_doing(
+    bench: Bench,
+) -> None:
+    """As in the recorded sweep: sound up to 256 in flight, a gap of 14 % at 512."""
+    cells = (bench.cell(), bench.cell("base-c512-r0", concurrency=512))
+    lost = bench.result(
+        name="base-c512-r0",
+        concurrency=512,
+        valid=False,
+        void_reasons=("client-bound",),
+        client_tpot_error_pct=14.0,
+    )
+    board = bench.board(bench.run(cells=cells), bench.result(), lost)
+    told = " ".join(board.sentences)
+    assert "frontend" not in told.split("Ruled out: ")[1].split(".")[0]
+    assert "frontend" in told.split("Open: ")[1].split(".")[0]
+    alone = " ".join(bench.board(bench.run(), bench.result()).sentences)
+    assert "frontend" in alone.split("Ruled out: ")[1].split(".")[0]

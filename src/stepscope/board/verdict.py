@@ -26,12 +26,20 @@ def sentences(
         configuration = cells[0].configuration
     own = [c for c in cells if c.configuration == configuration]
     entries = [
-        r for r in judged if r.entry.scope.configuration == configuration and not r.void
+        r
+        for r in judged
+        if r.entry.scope.configuration == configuration
+        and (not r.void or _may_be_why(r))
     ]
     causes = _of_each(configuration, _causes(entries), cells, judged)
     return tuple(
         s for s in (_delivered(own, analysis), causes, _next(entries)) if s is not None
     )
+
+
+def _may_be_why(regime: Regime) -> bool:
+    """Whether a void load may be so because of this: then it is not ruled out there."""
+    return RULES[regime.entry.hypothesis].when_void is not None
 
 
 def _of_each(
@@ -171,12 +179,12 @@ def _next(entries: Sequence[Regime]) -> str | None:
         return None
     names = list(dict.fromkeys(r.entry.hypothesis for r in opened))
     common: dict[str, set[str]] = {}
-    for regime in opened:
+    for regime in (r for r in opened if not r.void):
         decide = (regime.entry.would_decide or "").split(":")[0].split(";")[0]
         common.setdefault(decide.rstrip("."), set()).add(regime.entry.hypothesis)
-    best = max(common, key=lambda d: len(common[d]))
     text = f"Open: {', '.join(names)}."
-    if len(common[best]) > 1:
+    best = max(common, key=lambda d: len(common[d]), default="")
+    if len(common.get(best, ())) > 1:
         decided = ", ".join(sorted(common[best]))
         text += f" {best[0].upper()}{best[1:]} would decide {decided}."
     return text
