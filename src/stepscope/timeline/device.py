@@ -11,6 +11,7 @@ from stepscope.timeline.columns import I64, Bool, Trace
 from stepscope.timeline.defect import Defect
 from stepscope.timeline.gaps import Gaps, find_gaps
 from stepscope.timeline.graphs import call_of_ops
+from stepscope.timeline.intervals import within
 from stepscope.timeline.names import communication_mask
 from stepscope.timeline.quality import find_defects
 from stepscope.timeline.repair import repaired
@@ -183,6 +184,4 @@ def in_periods(device: Device, at: I64) -> Bool:
     """Return which instants lie in a chosen period, all of them where there is none."""
     if not len(device.start):
         return np.ones(len(at), dtype=np.bool_)
-    k = np.searchsorted(device.start, at, side="right") - 1
-    inside: Bool = (k >= 0) & (at < device.end[np.maximum(k, 0)])
-    return inside
+    return within(device.start, device.end, at)[1]

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from stepscope.timeline.columns import I64
+from stepscope.timeline.columns import I64, Bool
 
 Intervals = tuple[I64, I64]
 
@@ -87,3 +87,17 @@ def intersect(a: Intervals, b: Intervals) -> Intervals:
     end = np.minimum(a[1][index_a], b[1][index_b])
     keep = end > start
     return start[keep], end[keep]
+
+
+def within(start: I64, end: I64, at: I64) -> tuple[I64, Bool]:
+    """Return which span each instant lies in, and whether it does.
+
+    Args:
+        start: int64[n], ascending; at least one.
+        end: int64[n].
+        at: Instants, int64[m].
+    """
+    k = np.searchsorted(start, at, side="right") - 1
+    of = np.maximum(k, 0)
+    inside: Bool = (k >= 0) & (at < end[of])
+    return of, inside

@@ -39,12 +39,16 @@ class LayerRun:
 
     def in_order(self, trace: Trace, index: I64) -> Bool:
         """Return which of a step's kernels are on none of the branches."""
-        return ~np.isin(trace.ops.stream[index], self.beside)
+        return _in_order(trace, index, self.beside)
 
     def stands_in(self, names: I64) -> bool:
         """Whether a step of these kernels has the run; what follows it may differ."""
         end = self.at + self.n_blocks * self.width
         return np.array_equal(names[:end], self.names[:end])
+
+
+def _in_order(trace: Trace, index: I64, beside: tuple[int, ...]) -> Bool:
+    return ~np.isin(trace.ops.stream[index], beside)
 
 
 def find_layers(trace: Trace, lo: int, hi: int) -> LayerRun | None:
@@ -62,7 +66,7 @@ def find_layers(trace: Trace, lo: int, hi: int) -> LayerRun | None:
     beside = _branches(
         trace.ops.stream[index], trace.ops.start_ns[index], trace.ops.end_ns[index]
     )
-    names = trace.ops.name[index[~np.isin(trace.ops.stream[index], beside)]]
+    names = trace.ops.name[index[_in_order(trace, index, beside)]]
     n = len(names)
     for width in _widths(names):
         first, length = _longest_run(names, width)
@@ -167,7 +171,6 @@ def layer_record(
     length = np.concatenate(lasted) if lasted else np.zeros((0, run.width))
     gaps = np.concatenate(before) if before else np.zeros((0, run.width))
     known = len(length) > 0
-    n_seen = max(run.n_blocks * len(lasted), 1)
     return Layer(
         n_layers=run.n_layers,
         kernels_per_layer=run.width,
@@ -186,16 +189,23 @@ def layer_record(
             )
             for i, name in enumerate(names)
         )
-        + tuple(
-            LayerKernel(
-                name=short_name(trace.names[i]),
-                us_mean=float(np.mean(ns)) / 1e3,
-                gap_before_us_mean=None,
-                beside=True,
-            )
-            for i, ns in others.items()
-            for _ in range(round(len(ns) / n_seen))
-        ),
+        + _beside(trace, others, len(length)),
+    )
+
+
+def _beside(
+    trace: Trace, others: dict[int, list[int]], n_seen: int
+) -> tuple[LayerKernel, ...]:
+    """Return the kernels of branches, each as often as a layer has it."""
+    return tuple(
+        LayerKernel(
+            name=short_name(trace.names[i]),
+            us_mean=float(np.mean(ns)) / 1e3,
+            gap_before_us_mean=None,
+            beside=True,
+        )
+        for i, ns in others.items()
+        for _ in range(round(len(ns) / max(n_seen, 1)))
     )
 
 

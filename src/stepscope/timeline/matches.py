@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepscope.timeline.columns import I64, Bool
+from stepscope.timeline.intervals import within
 
 #: An end that precedes the last arrival by more than this did not belong to the
 #: same collective. Source: end skew on one host was 1 to 22 us in real traces.
@@ -110,8 +111,7 @@ def _begins_in(match: Match, spans: Sequence[I64], offsets_ns: Sequence[int]) ->
     for r, mine in enumerate(spans):
         if len(mine):
             at = match.start_ns[:, r] + offsets_ns[r]
-            k = np.searchsorted(mine[:, 0], at, side="right") - 1
-            found |= (k >= 0) & (at < mine[np.maximum(k, 0), 1])
+            found |= within(mine[:, 0], mine[:, 1], at)[1]
     return found
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from stepscope.timeline.annotated import step_spans
-from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Bool, Trace
+from stepscope.timeline.columns import I64, KERNEL, STEP_MARK, Trace
 from stepscope.timeline.graphs import (
     LEAST_NODES,
     LEAST_REPLAYS,
@@ -19,6 +19,7 @@ from stepscope.timeline.graphs import (
     callers,
     graph_launches,
 )
+from stepscope.timeline.intervals import within
 
 #: A decode step may sample in another way than others, by some operations more. A
 #: prompt runs every layer, as the graph does: by more than this share of the graph's
@@ -169,11 +170,13 @@ def _from_annotations(trace: Trace, launched: Launched) -> Steps | None:
     start, end, words = step_spans(trace)
     if not len(start):
         return None
-    at, inside = _within(start, end, callers(trace)[0])
+    called_ns = callers(trace)[0]
+    at, inside = within(start, end, called_ns)
+    inside &= called_ns >= 0
     counts = np.bincount(at[inside], minlength=len(start))
     first = np.full(len(start), np.iinfo(np.int64).max)
     np.minimum.at(first, at[inside], trace.ops.start_ns[inside])
-    holder, held = _within(start, end, trace.calls.start_ns[launched.call])
+    holder, held = within(start, end, trace.calls.start_ns[launched.call])
     n_graphs = np.bincount(holder[held], minlength=len(start))
     alone = held & (n_graphs[holder] == 1) & (launched.n >= LEAST_NODES)
     first[holder[alone]] = launched.first_ns[alone]
@@ -194,14 +197,6 @@ def _from_annotations(trace: Trace, launched: Launched) -> Steps | None:
         source="graph-launches" if 2 * by_graph > n else "annotations",
     )
     return replace(steps, n_other_graphs=int(others.sum()))
-
-
-def _within(start: I64, end: I64, at_ns: I64) -> tuple[I64, Bool]:
-    """Return which of the ascending spans each instant lies in, and whether it does."""
-    at = np.searchsorted(start, at_ns, side="right") - 1
-    inside: Bool = (at_ns >= 0) & (at >= 0)
-    inside &= at_ns < end[np.maximum(at, 0)]
-    return np.maximum(at, 0), inside
 
 
 def _from_period(trace: Trace) -> Steps | None:

@@ -14,7 +14,14 @@ def asked_in_vain(launch: Launch) -> bool:
         launch.ready
         and launch.log is not None
         and FLAG in launch.command
-        and not any(event.kind == "iteration" for event in launch.log.events)
+        and not logged_steps(launch)
+    )
+
+
+def logged_steps(launch: Launch) -> bool:
+    """Whether the log holds lines of single steps."""
+    return launch.log is not None and any(
+        event.kind == "iteration" for event in launch.log.events
     )
 
 

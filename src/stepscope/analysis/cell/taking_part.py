@@ -6,13 +6,13 @@ from math import prod
 
 from stepscope.analysis.degrees import told_degrees
 from stepscope.run.run import Launch
+from stepscope.units import BYTES_PER_GIB
 
 #: Memory in use over what the engine set out to use: graphs, contexts and what
 #: collectives hold come on top. Measured on an H200: 1.006 to 1.042.
 _LEAST, _MOST = 0.97, 1.08
 #: Degrees of parallelism that make ranks: tensor, data, pipeline.
 _N_DEGREES = 3
-_GIB = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ def asked_of(launch: Launch | None, n_gpus: int | None) -> Asked:
     if len(told) < _N_DEGREES and n_gpus is not None:
         n = max(n or 1, n_gpus)
     asked = None if launch.log is None else launch.log.ledger.requested_gib
-    return Asked(n, None if asked is None else asked * _GIB)
+    return Asked(n, None if asked is None else asked * BYTES_PER_GIB)
 
 
 def taking_part(peaks: Sequence[float | None], asked: Asked = NOTHING) -> Part:

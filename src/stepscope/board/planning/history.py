@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from stepscope.analysis.across.steplines import FLAG, logged_steps
 from stepscope.analysis.across.traces import is_step_of
 from stepscope.analysis.degrees import told_degrees
 from stepscope.analysis.records import Analysis
@@ -114,7 +115,7 @@ def history_of(run: Run, analysis: Analysis) -> History:
         fewer_threads=len(set(threads)) > 1,
         frontends=any(_FRONTENDS in command for command in commands),
         n_frontends=_n_frontends(run.launches[0]) if run.launches else 1,
-        step_lines=any(_logged_steps(launch) for launch in run.launches),
+        step_lines=any(logged_steps(launch) for launch in run.launches),
     )
 
 
@@ -124,17 +125,8 @@ def _n_frontends(launch: Launch) -> int:
     Source: vLLM 0.14 to 0.33 start as many as data-parallel ranks, if nobody says how
         many.
     """
-    words = list(launch.command)
-    given = words[words.index(_FRONTENDS) + 1 :] if _FRONTENDS in words else []
-    if given and given[0].isdigit():
-        return int(given[0])
-    return told_degrees(launch).get("dp", 1)
-
-
-def _logged_steps(launch: Launch) -> bool:
-    return launch.log is not None and any(
-        event.kind == "iteration" for event in launch.log.events
-    )
+    given = _number_after(_FRONTENDS, launch.command)
+    return told_degrees(launch).get("dp", 1) if given is None else given
 
 
 def _of_another_step(analysis: Analysis) -> frozenset[int]:
@@ -155,14 +147,18 @@ def _of_another_step(analysis: Analysis) -> frozenset[int]:
 
 def _threads(command: Sequence[str], usual: int) -> int:
     """Return the compute threads that a command asks for."""
+    given = _number_after("--threads", command)
+    return usual if given is None else given
+
+
+def _number_after(flag: str, command: Sequence[str]) -> int | None:
     words = list(command)
-    value = words[words.index("--threads") + 1 :] if "--threads" in words else []
-    return int(value[0]) if value and value[0].isdigit() else usual
+    value = words[words.index(flag) + 1 :] if flag in words else []
+    return int(value[0]) if value and value[0].isdigit() else None
 
 
 def _details(run: Run) -> bool:
     """Whether iterations were logged: they are there, or the flag was given."""
     return any(
-        "--enable-logging-iteration-details" in launch.command or _logged_steps(launch)
-        for launch in run.launches
+        FLAG in launch.command or logged_steps(launch) for launch in run.launches
     )

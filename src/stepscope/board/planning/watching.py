@@ -71,14 +71,22 @@ def _to_trace(
     return tuple(sorted(c for c in wanted if c not in facts.history.traced))
 
 
+_Opened = tuple[Open, ...]
+
+
+def _by_step_lines(facts: Facts) -> tuple[_Opened, _Opened, tuple[int, ...]]:
+    """Return what lines of single steps decide, what they bear on, and the sizes."""
+    decides = facts.hypotheses("frontend", "prefill")
+    bears_on = facts.hypotheses("scheduler")
+    return decides, bears_on, facts.sizes((*decides, *bears_on))
+
+
 def details(facts: Facts) -> Iterator[Offer]:
     """Iteration lines in the log: each step's period and its tokens."""
     history = facts.history
     if history.details or history.engine not in DETAILS or history.n_frontends > 1:
         return
-    decides = facts.hypotheses("frontend", "prefill")
-    bears_on = facts.hypotheses("scheduler")
-    sizes = facts.sizes((*decides, *bears_on))
+    decides, bears_on, sizes = _by_step_lines(facts)
     if sizes:
         yield Offer(
             id="iteration-details",
@@ -100,9 +108,7 @@ def one_frontend(facts: Facts) -> Iterator[Offer]:
     history = facts.history
     if history.engine not in DETAILS or history.n_frontends < 2 or history.step_lines:
         return
-    decides = facts.hypotheses("frontend", "prefill")
-    bears_on = facts.hypotheses("scheduler")
-    sizes = facts.sizes((*decides, *bears_on))
+    decides, bears_on, sizes = _by_step_lines(facts)
     if sizes:
         yield Offer(
             id="one-frontend",
