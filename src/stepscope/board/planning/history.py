@@ -8,7 +8,7 @@ import numpy as np
 
 from stepscope.analysis.across.steplines import FLAG, logged_steps
 from stepscope.analysis.across.traces import is_step_of
-from stepscope.analysis.degrees import told_degrees
+from stepscope.analysis.degrees import flag_of, told_degrees
 from stepscope.analysis.records import Analysis
 from stepscope.board.view import has_gpu
 from stepscope.run.run import Launch, Run
@@ -152,9 +152,8 @@ def _threads(command: Sequence[str], usual: int) -> int:
 
 
 def _number_after(flag: str, command: Sequence[str]) -> int | None:
-    words = list(command)
-    value = words[words.index(flag) + 1 :] if flag in words else []
-    return int(value[0]) if value and value[0].isdigit() else None
+    value = flag_of(command, (flag,))
+    return int(value) if value is not None and value.isdigit() else None
 
 
 def _details(run: Run) -> bool:
